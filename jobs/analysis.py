@@ -1,4 +1,7 @@
-"""The commands `sql` and `timeline`, and what all reading commands share. They write nothing and take no lock."""
+"""The commands `sql` and `timeline`, and functions that all reading commands share.
+
+They write nothing and take no lock.
+"""
 
 import csv
 import difflib
@@ -30,11 +33,11 @@ from jobs.location import local_folder, root_of
 from parsers.explanation import visible
 from schemas.moments import to_milliseconds as moment
 
-WIDTH = 100  # columns of a terminal that a story fits in
-CELL = 100  # characters of a cell of a text table
-MEASURED_ROWS = 1_000  # rows that decide about the widths of a text table; the rest is printed as it comes
-SHORTEST = 12  # columns that a terminal leaves of a column of a text table, if it has as many
-NEAR = 8  # names that are offered where one is not found
+WIDTH = 100  # columns of a story without a terminal
+CELL = 100  # most columns of a cell of a text table
+MEASURED_ROWS = 1_000  # first rows that determine the widths of a text table; the others are streamed
+SHORTEST = 12  # least width to which a column of a text table is cut
+NEAR = 8  # most similar names in an error about an unknown name
 FORMATS = ("table", "csv", "json", "parquet")
 READING = {"SELECT", "WITH", "SHOW", "DESCRIBE", "DESC", "EXPLAIN", "VALUES", "TABLE", "FROM"}
 _OPAQUE = re.compile(r"'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"|`(?:[^`]|``)*`|--[^\n]*|/\*.*?(?:\*/|\Z)", re.DOTALL)
@@ -62,7 +65,7 @@ examples:
 
 
 def add_arguments(commands: Any) -> None:
-    """Adds `timeline` and `sql` to the command line."""
+    """Add `timeline` and `sql` to the command line."""
     story = add_command(
         commands,
         "timeline",
@@ -100,9 +103,9 @@ def add_arguments(commands: Any) -> None:
 
 
 def present(root: str | Path) -> list[str]:
-    """Names of the tables that a folder of this machine holds; elsewhere all, for that shows when they are opened.
+    """Return the names of the tables in a local folder; of all tables where the root is not local.
 
-    Raises UsageError where there is none.
+    Raises UsageError where a folder has none. Whether others exist is found out when they are opened.
     """
     folder = local_folder(root_of(root))
     names = [table.name for table in schemas.statements("tables")]
@@ -112,12 +115,15 @@ def present(root: str | Path) -> list[str]:
         raise UsageError(f"--tables {root}: no such folder; give the one that `kafka-audit audit` wrote")
     found = [name for name in names if (folder / name).is_dir()]
     if not found:
-        raise UsageError(f"--tables {root} holds no tables; give the folder that `kafka-audit audit` wrote")
+        raise UsageError(f"--tables {root} has no tables; give the folder that `kafka-audit audit` wrote")
     return found
 
 
 def opened(root: str | Path, names: Collection[str]) -> engine.Tables:
-    """The tables under a root. names: tables and views that are read. Raises UsageError where there are none."""
+    """Open the tables under a root. names: tables and views to read.
+
+    Raises UsageError where there are none.
+    """
     from jobs.engine import damage
 
     present(root)
@@ -126,27 +132,33 @@ def opened(root: str | Path, names: Collection[str]) -> engine.Tables:
 
 
 def rows_where(tables: engine.Tables, table: str, condition: str, columns: Sequence[str] | None = None) -> list[Row]:
-    """Rows of a table for which a condition in Spark's SQL holds; times in UTC."""
+    """Return the rows of a table that satisfy a condition in Spark's SQL; times in UTC."""
     return engine.rows_of(tables.read(table, columns, condition))
 
 
-def holds_at(row: Row, moment: datetime) -> bool:
-    """Whether an interval, valid_from to valid_to, holds then; null: before the logs, and still."""
+def covers(row: Row, moment: datetime) -> bool:
+    """Return whether an interval, valid_from to valid_to, covers a moment.
+
+    Null: began before the logs, has not ended.
+    """
     begin, end = row["valid_from"], row["valid_to"]
     return (begin is None or begin <= moment) and (end is None or moment < end)
 
 
 def rows_of(tables: engine.Tables, table: str, cluster: str | None, topic: str | None, condition: str = "true") -> list[Row]:
-    """The same of one cluster and topic, or of all. Raises UsageError where there is no such cluster or topic."""
-    wanted = {name: value for name, value in (("cluster", cluster), ("topic", topic)) if value is not None}
-    rows = rows_where(tables, table, " AND ".join([condition, *(f"{name} = {quoted(value)}" for name, value in wanted.items())]))
-    if rows or not wanted:
+    """Return the rows of a cluster and topic, or of all.
+
+    Raises UsageError where there is no such cluster or topic.
+    """
+    asked = {name: value for name, value in (("cluster", cluster), ("topic", topic)) if value is not None}
+    rows = rows_where(tables, table, " AND ".join([condition, *(f"{name} = {quoted(value)}" for name, value in asked.items())]))
+    if rows or not asked:
         return rows
     known = tables.query(f"SELECT DISTINCT cluster, topic FROM {table}").rows()
-    for name, value in wanted.items():
-        there = sorted({row[name] for row in known})
-        if value not in there:
-            near = difflib.get_close_matches(value, there, n=NEAR, cutoff=0.3) or there[:NEAR]
+    for name, value in asked.items():
+        existing = sorted({row[name] for row in known})
+        if value not in existing:
+            near = difflib.get_close_matches(value, existing, n=NEAR, cutoff=0.3) or existing[:NEAR]
             named = ", ".join(map(visible, near)) or "none"
             raise UsageError(f"No {name} {visible(value)} in these tables; there is {named}")
     return rows
@@ -156,7 +168,10 @@ def rows_of(tables: engine.Tables, table: str, cluster: str | None, topic: str |
 
 
 def reading(query: str) -> str:
-    """The query without its last semicolon. Raises UsageError if it is not one statement that only reads."""
+    """Return the query without its last semicolon.
+
+    Raises UsageError if it is not one statement that only reads.
+    """
     bare = _OPAQUE.sub(lambda found: " " if found.group()[0] in "-/" else "x" * len(found.group()), query)
     statements = [part for part in bare.split(";") if part.strip()]
     if not statements:
@@ -171,7 +186,7 @@ def reading(query: str) -> str:
             "begin with SELECT, WITH, FROM, VALUES, TABLE, SHOW, DESCRIBE or EXPLAIN"
         )
     if first != "EXPLAIN" and (writing := _WRITING.search(bare)):
-        raise UsageError(f"Only reading statements are run, and this one holds {writing.group(1).split()[0].upper()}")
+        raise UsageError(f"Only reading statements are run, and this one has {writing.group(1).split()[0].upper()}")
     return query.rstrip().rstrip(";").rstrip() if bare.rstrip().endswith(";") else query
 
 
@@ -194,13 +209,13 @@ def sql(query: str, tables: str | Path, form: str = "table", with_engine: str = 
 
 
 def named(statement: str) -> set[str] | None:
-    """What may be names of tables and views in a query; None: it lists those that there are, or puts a name together."""
+    """Return the words of a query, which may be names of tables and views; None: it may read any table."""
     found = set(re.findall(r"\w+", statement.lower()))
     return None if found & {"show", "identifier"} else found
 
 
 def _values(answer: engine.Answer) -> Iterator[list[Any]]:
-    """Rows, value by value."""
+    """Yield the rows of an answer as lists of values."""
     for batch in answer.batches:
         yield from map(list, zip(*map(engine.values_of, batch.columns), strict=True))
 
@@ -215,7 +230,10 @@ def _print_json(answer: engine.Answer) -> None:
 
 
 def _print_csv(answer: engine.Answer) -> None:
-    """As RFC 4180 has it, but for the line ends: null is empty, lists and structs are JSON, moments as in JSON."""
+    """Print CSV by RFC 4180 except for line ends.
+
+    Null is empty, lists and structs are JSON, moments as in JSON.
+    """
     for line in csv_lines(answer.schema.names, _values(answer)):
         print(line)
 
@@ -238,14 +256,14 @@ _PRINTED: dict[str, Callable[[engine.Answer], None]] = {
 
 
 def columns_of(text: str) -> int:
-    """How many columns of a terminal the text takes."""
+    """Return the number of columns that a text takes on a terminal."""
     if text.isascii():
         return len(text)
     return sum(0 if unicodedata.combining(c) else 2 if unicodedata.east_asian_width(c) in "WF" else 1 for c in text)
 
 
 def cell(value: Any) -> str:
-    """A value as text: null empty, lists as [1,2,3], structs as {a: 1}."""
+    """Return a value as text: null is empty, lists are [1,2,3], structs are {a: 1}."""
     if value is None:
         return ""
     if isinstance(value, bool):
@@ -270,7 +288,7 @@ def _inner(value: Any) -> str:
 
 
 def cut(text: str, width: int) -> str:
-    """Not wider than `width` columns; a cut one ends with two dots."""
+    """Cut a text to `width` columns; a cut text ends with two dots."""
     if columns_of(text) <= width:
         return text
     kept, used = [], 0
@@ -288,7 +306,10 @@ def _filled(text: str, width: int, right: bool = False) -> str:
 
 
 def text_table(names: Sequence[str], rows: Iterable[Sequence[Any]], width: int | None = None) -> Iterator[str]:
-    """Lines of an aligned table, numbers to the right. The first rows give the widths. width: of the terminal, which cuts the widest columns."""
+    """Yield the lines of an aligned table, numbers to the right; the first rows determine the widths.
+
+    width: of the terminal; the widest columns are cut to fit. None: no limit.
+    """
     source = iter(rows)
     first = list(islice(source, MEASURED_ROWS))
     heads = [cut(visible(name), CELL) for name in names]
@@ -318,7 +339,7 @@ def text_table(names: Sequence[str], rows: Iterable[Sequence[Any]], width: int |
 
 
 def plain(value: Any) -> Any:
-    """A value as JSON has it: time stamps as `2026-11-20T10:09:12.175Z`."""
+    """Return a value as JSON accepts it; time stamps are `2026-11-20T10:09:12.175Z`."""
     if value is None or isinstance(value, (bool, int, str)):
         return value
     if isinstance(value, float):
@@ -341,7 +362,7 @@ def plain(value: Any) -> Any:
 
 
 def _distinct(names: Sequence[str]) -> list[str]:
-    """The names; one that stands twice gets a number."""
+    """Return the names; a repeated one gets a number."""
     keys: list[str] = []
     for name in names:
         key, number = name, 2
@@ -352,7 +373,7 @@ def _distinct(names: Sequence[str]) -> list[str]:
 
 
 def csv_lines(names: Sequence[str], rows: Iterable[Sequence[Any]]) -> Iterator[str]:
-    """Lines of a CSV file, the names first. A text may have several lines."""
+    """Yield the rows of a CSV file, the names first; a row may have several lines."""
     for row in chain([names], rows):
         cells = map(plain, row)
         texts = ["" if c is None else json.dumps(c) if isinstance(c, bool | list | dict) else c for c in cells]
@@ -362,7 +383,7 @@ def csv_lines(names: Sequence[str], rows: Iterable[Sequence[Any]]) -> Iterator[s
 
 
 def json_lines(names: Sequence[str], rows: Iterable[Sequence[Any]]) -> Iterator[str]:
-    """One object a row, in ASCII; a column name that stands twice gets a number."""
+    """Yield one object per row, in ASCII; a repeated column name gets a number."""
     keys = _distinct(names)
     for row in rows:
         yield json.dumps({key: plain(value) for key, value in zip(keys, row, strict=True)})
@@ -385,21 +406,24 @@ PHASES = {"U": "assignment updated", "A": "replicas catch up", "B": "caught up, 
 
 @dataclass(frozen=True)
 class Story:
-    """What the tables say about a partition or topic of one cluster.
+    """The history of a partition or topic of one cluster.
 
-    intervals: rows of partition_timeline, with file and record_no of what began them.
-    reigns, reassignments: rows of `controllers` and `reassignments`.
+    intervals: rows of partition_timeline, with file and record_no of the record that began each.
+    terms, reassignments: rows of `controllers` and `reassignments`.
     """
 
     cluster: str
     name: str
     intervals: list[Row]
-    reigns: list[Row]
+    terms: list[Row]
     reassignments: list[Row]
 
 
 def ordered(intervals: Iterable[Row]) -> list[Row]:
-    """By incarnation and time, each partition in its own order; `changed` names what differs from before."""
+    """Return the intervals by incarnation and time, with `changed`.
+
+    changed: the columns that differ from the previous interval.
+    """
     by_partition: dict[tuple[Any, ...], list[Row]] = {}
     for row in intervals:
         by_partition.setdefault((row["incarnation"], row["topic"], row["partition"]), []).append(row)
@@ -416,7 +440,7 @@ def ordered(intervals: Iterable[Row]) -> list[Row]:
 
 
 def story_lines(story: Story, whole_topic: bool, width: int = WIDTH) -> list[str]:
-    """The story as text of at most so many columns."""
+    """Return the story as lines of at most `width` columns."""
     rows = ordered(story.intervals)
     shown = [name for name in HEADS if any(row[name] not in (None, []) for row in rows)]
     heads = ["time (UTC)", *(["p"] if whole_topic else []), *[HEADS[name] for name in shown], "by record"]
@@ -426,12 +450,12 @@ def story_lines(story: Story, whole_topic: bool, width: int = WIDTH) -> list[str
     notes = [f"files are under {visible(folder)}"] if folder else []
     table = [_cells(row, shown, whole_topic, names) for row in rows]
     widths = _widths([heads, *table])
-    if sum(widths) + len(widths) - 1 > width:  # files by number, and which is which below
+    if sum(widths) + len(widths) - 1 > width:  # files are numbered, and listed below
         numbers = {path: f"f{number}" for number, path in enumerate(paths, 1)}
         notes = [f"{numbers[path]} {visible(path)}" for path in paths]
         table = [_cells(row, shown, whole_topic, numbers) for row in rows]
         widths = _widths([heads, *table])
-    while sum(widths) + len(widths) - 1 > width:  # the widest column is cut first; the times never do
+    while sum(widths) + len(widths) - 1 > width:  # the widest column is cut first, the times never
         at = max(range(1, len(widths)), key=lambda i: widths[i])
         if widths[at] <= len("replicas"):
             break
@@ -470,7 +494,7 @@ def _widths(table: list[list[str]]) -> list[int]:
 
 
 def _shared_folder(paths: list[str]) -> str:
-    """The folder, with its last slash, that all files have in common; empty if there is none."""
+    """Return the folder that all files share, with a slash at its end; empty if there is none."""
     try:
         shared = os.path.commonpath([os.path.dirname(path) for path in paths])
     except ValueError:
@@ -479,7 +503,7 @@ def _shared_folder(paths: list[str]) -> str:
 
 
 def _last(rows: list[Row]) -> list[Row]:
-    """The last interval of each partition."""
+    """Return the last interval of each partition."""
     return list({(row["incarnation"], row["topic"], row["partition"]): row for row in rows}.values())
 
 
@@ -506,19 +530,19 @@ def _cells(row: Row, shown: list[str], whole_topic: bool, names: dict[str, str])
 
 
 def _tail(text: str, width: int) -> str:
-    """The end of a place counts: `..roller.log:17`."""
+    """Cut the beginning of a place: `..roller.log:17`."""
     return text if columns_of(text) <= width else ".." + text[-(width - 2) :]
 
 
 def _marks(story: Story, whole_topic: bool) -> list[tuple[tuple[int, str], str]]:
-    """((incarnation, time), text) of reigns and reassignments, in order."""
+    """Return ((incarnation, time), text) of controller terms and reassignments, in order."""
     found = []
-    for reign in story.reigns:
-        who = f"controller {_or_unknown(reign['node'])}, epoch {_or_unknown(reign['controller_epoch'])}"
-        begin = moment(reign["elected_at"]) if reign["elected_at"] else ""
-        found.append(((reign["incarnation"], begin), f"{who}{' ~' if reign.get('inferred') else ''}"))
-        if reign["resigned_at"]:
-            found.append(((reign["incarnation"], moment(reign["resigned_at"])), f"{who} resigns"))
+    for term in story.terms:
+        who = f"controller {_or_unknown(term['node'])}, epoch {_or_unknown(term['controller_epoch'])}"
+        begin = moment(term["elected_at"]) if term["elected_at"] else ""
+        found.append(((term["incarnation"], begin), f"{who}{' ~' if term.get('inferred') else ''}"))
+        if term["resigned_at"]:
+            found.append(((term["incarnation"], moment(term["resigned_at"])), f"{who} resigns"))
     for row in story.reassignments:
         which = f" of partition {row['partition']}" if whole_topic else ""
         change = f"{_ids(row['original_replicas'])} -> {_ids(row['target_replicas'])}"
@@ -554,13 +578,13 @@ def _legend(rows: list[Row], shown: list[str], width: int) -> list[str]:
 
 
 def story_json(story: Story) -> Iterator[str]:
-    """One object an interval, with `changed`, `file` and `record_no`."""
+    """Yield one object per interval, with `changed`, `file` and `record_no`."""
     for row in ordered(story.intervals):
         yield json.dumps({name: plain(value) for name, value in row.items()})
 
 
 def near_names(asked: str, known: Iterable[tuple[str, int]]) -> list[str]:
-    """Topics and topic-partitions that are spelled like the one asked for."""
+    """Return topics and topic-partitions whose names are similar to the one asked for."""
     topics: dict[str, list[int]] = {}
     for topic, partition in known:
         topics.setdefault(topic, []).append(partition)
@@ -577,11 +601,14 @@ def near_names(asked: str, known: Iterable[tuple[str, int]]) -> list[str]:
 
 
 def timeline(partition: str, tables: str, cluster: str | None, as_json: bool) -> int:
-    """Prints the story of a partition (`orders-3`) or topic (`orders`). UsageError if it is not known."""
+    """Print the story of a partition (`orders-3`) or topic (`orders`).
+
+    Raises UsageError if it is not known.
+    """
     if "partition_timeline" not in present(tables):
-        raise UsageError(f"--tables {tables} holds no partition_timeline; run `kafka-audit audit` on it first")
+        raise UsageError(f"--tables {tables} has no partition_timeline; run `kafka-audit audit` on it first")
     known = opened(tables, ("partition_timeline", "events", "controllers", "reassignments"))
-    story, whole_topic = _gathered(known, partition, tables, cluster)
+    story, whole_topic = _story(known, partition, tables, cluster)
     if as_json:
         for line in story_json(story):
             print(line)
@@ -590,8 +617,8 @@ def timeline(partition: str, tables: str, cluster: str | None, as_json: bool) ->
     return 0
 
 
-def _gathered(known: engine.Tables, asked: str, tables: str, cluster: str | None) -> tuple[Story, bool]:
-    """The story, and whether of a topic. in: partition_timeline, events, controllers, reassignments."""
+def _story(known: engine.Tables, asked: str, tables: str, cluster: str | None) -> tuple[Story, bool]:
+    """Read a story; return it, and whether it is that of a whole topic."""
     found = re.fullmatch(r"(.+)-(\d{1,9})", asked)
     one = f"topic = {quoted(found.group(1))} AND partition = {int(found.group(2))} OR " if found else ""
     about = f"({one}topic = {quoted(asked)})" + (f" AND cluster = {quoted(cluster)}" if cluster is not None else "")
@@ -620,12 +647,12 @@ def _gathered(known: engine.Tables, asked: str, tables: str, cluster: str | None
         return rows_where(known, table, mine) if known.has(table) else []
 
     reassignments = [r for r in others("reassignments") if (r["incarnation"], r["topic"], r["partition"]) in partitions]
-    reigns = [r for r in others("controllers") if any(r["incarnation"] == p[0] for p in partitions)]
-    return Story(clusters[0], asked, intervals, reigns, reassignments), whole_topic
+    terms = [r for r in others("controllers") if any(r["incarnation"] == p[0] for p in partitions)]
+    return Story(clusters[0], asked, intervals, terms, reassignments), whole_topic
 
 
 def _not_found(known: engine.Tables, asked: str, tables: str, cluster: str | None) -> str:
-    """Says what there is instead."""
+    """Return the error about an unknown partition, with the names that exist."""
     names = known.query("SELECT DISTINCT cluster, topic, partition FROM partition_timeline").rows()
     clusters = sorted({row["cluster"] for row in names})
     if not names:
@@ -633,7 +660,7 @@ def _not_found(known: engine.Tables, asked: str, tables: str, cluster: str | Non
     if cluster is not None and cluster not in clusters:
         close = difflib.get_close_matches(cluster, clusters, n=NEAR, cutoff=0.3) or clusters[:NEAR]
         return f"No cluster {visible(cluster)} under {tables}; there is {', '.join(map(visible, close))}"
-    there = [(row["topic"], row["partition"]) for row in names if cluster is None or row["cluster"] == cluster]
+    existing = [(row["topic"], row["partition"]) for row in names if cluster is None or row["cluster"] == cluster]
     where = f" of cluster {visible(cluster)}" if cluster else ""
-    near = ", ".join(map(visible, near_names(asked, there)))
+    near = ", ".join(map(visible, near_names(asked, existing)))
     return f"No partition or topic {visible(asked)}{where} under {tables}; near names: {near}"

@@ -1,4 +1,4 @@
-"""Commands of the command line, and arguments that several of them have."""
+"""Add commands to the command line, with the arguments that several commands share."""
 
 import argparse
 from collections.abc import Callable
@@ -8,7 +8,7 @@ from typing import Any
 
 from jobs.errors import UsageError
 
-# argument -> how it is declared; a command says which of them it has
+# argument -> its declaration; a command names those that it has
 SHARED: dict[str, dict[str, Any]] = {
     "topic": {"nargs": "?", "metavar": "TOPIC", "help": "only this topic"},
     "--tables": {"required": True, "metavar": "DIR", "help": "folder or URI of the Delta tables"},
@@ -27,7 +27,7 @@ def add_command(
 ) -> argparse.ArgumentParser:
     """Add a command and return its parser.
 
-    run: takes the options, returns the exit code. shared: names of SHARED, separated by spaces. examples: the text after the options, as it is.
+    run: takes the options, returns the exit code. shared: names in SHARED, separated by spaces. examples: printed after the options.
     """
     command: argparse.ArgumentParser = commands.add_parser(
         name,
@@ -43,7 +43,7 @@ def add_command(
 
 
 def add_wait(command: Any) -> None:
-    """Adds --wait to a command that writes tables."""
+    """Add --wait to a command that writes tables."""
     command.add_argument(
         "--wait",
         type=_seconds,
@@ -61,7 +61,7 @@ def _seconds(text: str) -> float:
 
 
 def parsed_moment(text: str, what: str) -> datetime:
-    """A time in UTC; one without a zone is taken as UTC. Raises UsageError, which names the option `what`."""
+    """Parse a time; without a zone it is UTC. Raises UsageError, which names the option `what`."""
     try:
         moment = datetime.fromisoformat(text)
     except ValueError:
@@ -70,7 +70,10 @@ def parsed_moment(text: str, what: str) -> datetime:
 
 
 def parsed_days(text: str, what: str) -> tuple[date, date]:
-    """The first and the last of some days, both included. Raises UsageError, which names the option `what`."""
+    """Parse a day or a range of days into the first and the last one.
+
+    Raises UsageError, which names the option `what`.
+    """
     try:
         first, _, last = text.partition("..")
         span = date.fromisoformat(first), date.fromisoformat(last or first)

@@ -1,6 +1,6 @@
-"""The configuration, audit.toml: clusters and where their logs are, thresholds, silences, alert sinks.
+"""Load audit.toml: clusters and the paths of their logs, thresholds, silences, alert sinks.
 
-Every mistake is a UsageError that names file and key, and the nearest known one, before a log is read.
+Every mistake raises UsageError before a log is read. It names file and key, and the nearest known key.
 """
 
 import os
@@ -36,7 +36,7 @@ class Cluster:
 
 @dataclass(frozen=True)
 class Topic:
-    """What audit.toml says about topics: globs of topic and cluster, and min.insync.replicas."""
+    """The min.insync.replicas of topics. name, cluster: globs."""
 
     name: str
     min_insync_replicas: int
@@ -45,7 +45,10 @@ class Topic:
 
 @dataclass(frozen=True)
 class Slo:
-    """How available topics must be: globs, percent of the time that logs cover, over the last days; acks as producers set it."""
+    """A goal for the availability of topics: percent of the covered time of the last days.
+
+    topic, cluster: globs. acks: of the producers.
+    """
 
     availability: float
     topic: str = "*"
@@ -56,7 +59,10 @@ class Slo:
 
 @dataclass(frozen=True)
 class Threshold:
-    """The value of a threshold where both globs match; of several that match, the last one counts."""
+    """The value of a threshold.
+
+    topic, cluster: globs; of several thresholds that match, the last one counts.
+    """
 
     name: str
     value: int
@@ -66,9 +72,9 @@ class Threshold:
 
 @dataclass(frozen=True)
 class Silence:
-    """Findings of which no sink is notified until a moment; every condition is a glob, all that are given must match.
+    """Findings about which no sink is notified. Every condition is a glob, and all given ones must match.
 
-    broker: the node or the replica of a finding. until: None = for good.
+    broker: the node or the replica of a finding. until: end of the silence; None: it has none.
     """
 
     check: str = "*"
@@ -80,25 +86,25 @@ class Silence:
     reason: str | None = None
     who: str | None = None
 
-    def holds_at(self, moment: datetime) -> bool:
-        """Whether it has not expired."""
+    def is_active_at(self, moment: datetime) -> bool:
+        """Return whether the silence has not expired."""
         return self.until is None or moment < self.until
 
     def conditions(self) -> str:
-        """`check leader_imbalance, topic tmp-*`"""
+        """Return its conditions, such as `check leader_imbalance, topic tmp-*`."""
         given = {"check": self.check, "cluster": self.cluster, "topic": self.topic, "broker": self.broker}
         given["fingerprint"] = self.fingerprint
         return ", ".join(f"{name} {value}" for name, value in given.items() if value not in {None, "*"})
 
     def because(self) -> str:
-        """`migration, until 2026-12-24 00:00:00 UTC, by Ann`"""
+        """Return its reason, such as `migration, until 2026-12-24 00:00:00 UTC, by Ann`."""
         until = f"until {moment(self.until)}" if self.until else "for good"
         return ", ".join([self.reason or "no reason given", until, *([f"by {self.who}"] if self.who else [])])
 
 
 @dataclass(frozen=True)
 class Config:
-    """Everything that audit.toml may hold."""
+    """The content of audit.toml."""
 
     clusters: tuple[Cluster, ...] = ()
     thresholds: tuple[Threshold, ...] = ()
@@ -120,25 +126,28 @@ SILENCE_KEYS = (*SILENCE_CONDITIONS, "until", "reason", "who")
 
 
 def check_names() -> list[str]:
-    """The checks that there are."""
+    """Return the names of all checks."""
     return [check.name for check in schemas.statements("checks")]
 
 
 def expired_silences(config: Config, moment: datetime) -> list[str]:
-    """A sentence for each silence whose time is over at that moment (UTC)."""
+    """Return a sentence for each silence that has expired at a moment (UTC)."""
     return [
         f"The silence of {silence.conditions()} ({silence.because()}) has expired; remove it from audit.toml, or give it more time"
         for silence in config.silences
-        if not silence.holds_at(moment)
+        if not silence.is_active_at(moment)
     ]
 
 
 def check_timezone(name: str) -> str:
-    """The zone as Spark takes it. Raises UsageError; IANA names and fixed offsets (`GMT+09:30`, `+02:00`) are known."""
+    """Return a zone as Spark accepts it: an IANA name or a fixed offset (`GMT+09:30`, `+02:00`).
+
+    Raises UsageError.
+    """
     if offset := re.fullmatch(r"(?:GMT|UTC)?([+\-])(\d{1,2})(?::?(\d{2}))?", name):
-        sign, hours, minutes = offset.groups()
+        direction, hours, minutes = offset.groups()
         if int(hours) * 60 + int(minutes or 0) <= 18 * 60 and int(minutes or 0) < 60:
-            return f"{sign}{int(hours):02d}:{minutes or '00'}"
+            return f"{direction}{int(hours):02d}:{minutes or '00'}"
     try:
         ZoneInfo(name)
     except (ZoneInfoNotFoundError, ValueError, OSError):
@@ -149,9 +158,9 @@ def check_timezone(name: str) -> str:
 
 
 def load(path: Path, environment: Mapping[str, str] = os.environ) -> Config:
-    """Reads audit.toml; paths in it are relative to its folder. Raises UsageError.
+    """Read audit.toml; paths in it are relative to its folder. Raises UsageError.
 
-    environment: where the variables that the sinks name must be.
+    environment: must have the variables that the sinks name.
     """
     try:
         content = tomllib.loads(path.read_text("utf-8"))
@@ -215,7 +224,7 @@ def _cluster(entry: Entry, folder: Path) -> Cluster:
 
 
 def _racks(entry: Entry) -> dict[int, str]:
-    """Broker id -> rack: { "1" = "r1", "2" = "r2" }."""
+    """Return broker id -> rack, from { "1" = "r1", "2" = "r2" }."""
     given = entry.table.get("racks", {})
     if not isinstance(given, dict) or not all(key.isdecimal() and isinstance(rack, str) and rack for key, rack in given.items()):
         raise entry.wrong("racks", 'must be a table of broker ids such as { "1" = "rack-a", "2" = "rack-b" }')
@@ -254,7 +263,7 @@ def _silence(entry: Entry, clusters: list[str]) -> Silence:
     if not set(SILENCE_CONDITIONS) & set(entry.table):
         raise UsageError(f"{entry.where}: give at least one of {', '.join(SILENCE_CONDITIONS)}")
     broker, fingerprint = entry.table.get("broker"), entry.text("fingerprint")
-    if fingerprint and "*" not in fingerprint:  # as `findings` prints it, its beginning
+    if fingerprint and "*" not in fingerprint:  # `findings` prints only its beginning
         fingerprint += "*"
     return Silence(
         check=entry.glob("check", check_names(), "check"),

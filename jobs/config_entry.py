@@ -1,4 +1,7 @@
-"""One table of audit.toml, read value by value: a wrong one is a UsageError that names file and key, and the nearest known one."""
+"""Read one table of audit.toml value by value.
+
+A wrong value raises UsageError, which names file and key.
+"""
 
 import difflib
 import re
@@ -12,12 +15,12 @@ from jobs.globs import matches
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
-    """The known name that looks most like one that is not known."""
+    """Return the known name that is most similar to an unknown one."""
     return difflib.get_close_matches(name, list(known), 1, 0.0)[0]
 
 
 class Entry:
-    """One table of the file. Values are asked for by type; what is wrong with one is a UsageError that names file and key."""
+    """One table of the file. Its values are read by type; a wrong one raises UsageError."""
 
     def __init__(self, table: Any, where: str, known: Iterable[str]) -> None:
         if not isinstance(table, dict):
@@ -29,24 +32,24 @@ class Entry:
                 raise UsageError(f"{where}: unknown key {key!r}; did you mean {nearest(key, known)!r}?")
 
     def wrong(self, key: str, what: str) -> UsageError:
-        """What is wrong with a key."""
+        """Return the error about a key."""
         return UsageError(f"{self.where}: {key} {what}")
 
     def required(self, *keys: str) -> None:
-        """Raises UsageError where one of the keys is missing."""
+        """Raise UsageError where one of the keys is missing."""
         for key in keys:
             if key not in self.table:
                 raise self.wrong(key, "is missing")
 
     def text(self, key: str) -> str | None:
-        """A text that is not empty, or None."""
+        """Return a text that is not empty; None where the key is missing."""
         value = self.table.get(key)
         if value is not None and (not isinstance(value, str) or not value.strip()):
             raise self.wrong(key, "must be a text")
         return value
 
     def texts(self, key: str, default: tuple[str, ...] = ()) -> tuple[str, ...]:
-        """A list of texts that is not empty."""
+        """Return a list of texts that is not empty."""
         value = self.table.get(key)
         if value is None:
             return default
@@ -57,7 +60,7 @@ class Entry:
         return tuple(value)
 
     def number(self, key: str, default: int, least: int = 0) -> int:
-        """A whole number."""
+        """Return a whole number."""
         value = self.table.get(key, default)
         if not isinstance(value, int) or isinstance(value, bool):
             raise self.wrong(key, "must be a whole number")
@@ -66,21 +69,21 @@ class Entry:
         return value
 
     def flag(self, key: str, default: bool) -> bool:
-        """true or false."""
+        """Return true or false."""
         value = self.table.get(key, default)
         if not isinstance(value, bool):
             raise self.wrong(key, "must be true or false")
         return value
 
     def one_of(self, key: str, default: str | None, known: Iterable[str]) -> str:
-        """One of the known texts."""
+        """Return one of the known texts."""
         value = self.text(key) or default
         if value is None or value not in (known := list(known)):
             raise self.wrong(key, f"{value!r} is none of {', '.join(known)}; did you mean {nearest(str(value), known)!r}?")
         return value
 
     def moment(self, key: str) -> datetime | None:
-        """A time, UTC where it names no zone."""
+        """Return a time in UTC; without a zone it is UTC."""
         value = self.table.get(key)
         if isinstance(value, str):
             try:
@@ -96,7 +99,7 @@ class Entry:
         return (value if value.tzinfo else value.replace(tzinfo=UTC)).astimezone(UTC)
 
     def globs(self, key: str, names: Iterable[str], what: str) -> tuple[str, ...]:
-        """Globs of which each takes one of the names; any will do where no name is known."""
+        """Return globs that each match one of the names; any glob is valid where no name is known."""
         given = self.texts(key, ("*",))
         names = list(names)
         for glob in given:
@@ -105,7 +108,7 @@ class Entry:
         return given
 
     def glob(self, key: str, names: Iterable[str], what: str) -> str:
-        """One such glob."""
+        """Return one glob that matches one of the names."""
         if (value := self.text(key)) is None:
             return "*"
         (found,) = Entry({key: [value]}, self.where, [key]).globs(key, names, what)
@@ -113,7 +116,10 @@ class Entry:
 
 
 def check_url(url: str, entry: Entry, key: str, schemes: tuple[str, ...]) -> SplitResult:
-    """Its parts. Raises UsageError without the text of an address that an environment variable holds."""
+    """Return the parts of an address.
+
+    Raises UsageError, which does not repeat an address from an environment variable.
+    """
     try:
         parts = urlsplit(url)
         sound = (

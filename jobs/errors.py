@@ -1,11 +1,11 @@
-"""What can end a run, with the exit code that says so (contract of the command line)."""
+"""Errors that end a run, and their exit codes (contract of the command line)."""
 
 CLEAN, FINDINGS, USAGE, INPUT, DELIVERY, INTERNAL = 0, 1, 2, 3, 4, 70
-# `jobs.interrupts` has those of signals: it is loaded before anything else
+# the codes of signals are in `jobs.interrupts`, which is loaded before anything else
 
 
 class AuditError(Exception):
-    """A run that cannot go on; the text says what to do next."""
+    """A run cannot continue; the text says what to do next."""
 
     exit_code = INTERNAL
 
@@ -23,7 +23,7 @@ class InputError(AuditError):
 
 
 class ContractError(AuditError):
-    """A written table does not keep its contract."""
+    """A written table breaks its contract."""
 
     exit_code = INTERNAL
 

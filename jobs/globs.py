@@ -1,4 +1,7 @@
-"""Globs of the configuration: `*` is any text, `?` any character; all other characters match themselves."""
+"""Match globs of the configuration: `*` is any text, `?` any character.
+
+All other characters match themselves.
+"""
 
 import re
 from collections.abc import Iterable
@@ -7,7 +10,7 @@ from functools import cache
 
 @cache
 def glob_pattern(glob: str) -> str:
-    """Return the regular expression of a glob, for Python's fullmatch and between ^ and $ for Java and DuckDB."""
+    """Return a glob's regex, for Python's fullmatch, and between ^ and $ for Java and DuckDB."""
     return "".join(".*" if c == "*" else "." if c == "?" else re.escape(c) for c in glob)
 
 

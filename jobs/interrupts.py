@@ -1,8 +1,8 @@
-"""SIGINT and SIGTERM end a run in order: one line, exit code 130 or 143, and nothing is left running.
+"""End a run on SIGINT or SIGTERM: print one line, stop all its processes, exit with 130 or 143.
 
-The first signal raises `Interrupted` in the main thread, so that context managers release what they hold. A thread of this module sees
-to it that the run ends: it cancels what runs elsewhere, stops other processes after a few seconds, and ends this process at last.
-This module imports little: it is the first to be loaded.
+The first signal raises `Interrupted` in the main thread, so that context managers release their resources. A thread of this module makes
+sure that the run ends: it cancels the work of other processes, stops them after some seconds, and finally exits.
+The module imports only modules of the standard library, because it is loaded before anything else.
 """
 
 import atexit
@@ -17,35 +17,35 @@ from types import FrameType
 from typing import Any
 
 CODES = {signal.SIGINT: 130, signal.SIGTERM: 143}
-# seconds from the first signal: processes of this run are stopped then, if they keep it from ending; and so is this process
+# seconds after the first signal: processes of the run are stopped (PATIENCE), and this process exits (LAST)
 PATIENCE, LAST = 3.0, 20.0
-# seconds between two looks at the process that has started this one
+# seconds between two checks of the parent process
 _LOOK = 0.5
-# a terminal's line with a live count is replaced
+# erases a terminal's line with a live count
 LIVE = "\r\033[K"
 MESSAGE = "interrupted by {name}. What is written is kept; run the same command again to continue"
 
 
 class Interrupted(KeyboardInterrupt):
-    """The run is to end: SIGINT or SIGTERM was received."""
+    """SIGINT or SIGTERM was received, so the run must end."""
 
 
 class _Run:
-    """What is known of the signals of this process."""
+    """The state of the signal handling of this process."""
 
     def __init__(self) -> None:
         self.received: int | None = None
         self.is_raised = self.is_shown = self.is_hurried = False
-        # handlers that were there before; empty: none of ours is there
+        # replaced handlers; empty: `install` has replaced none
         self.before: dict[int, Any] = {}
         self.cancels: list[Callable[[], None]] = []
         self.stops: list[Callable[[], None]] = []
         self.ends: list[Callable[[int], None]] = []
-        # with which the process is going to end
+        # exit code of the process, once it is known
         self.code: int | None = None
-        # of this process, while nothing is printed to it
+        # stderr of the process, while it is silenced
         self.stderr: Any = None
-        # what wakes the thread that watches
+        # file descriptor that wakes the watching thread
         self.wakes: int | None = None
 
 
@@ -53,18 +53,24 @@ _run = _Run()
 
 
 def received() -> int | None:
-    """The signal that is to end this run, or None."""
+    """Return the received signal, or None."""
     return _run.received
 
 
 def check() -> None:
-    """Raises `Interrupted` where a signal was received; a library may have swallowed the first one."""
+    """Raise `Interrupted` if a signal was received.
+
+    A library may have swallowed the first exception.
+    """
     if _run.received is not None:
         raise Interrupted
 
 
 def on_interrupt(*, cancel: Callable[[], None] | None = None, stop: Callable[[], None] | None = None) -> None:
-    """What ends other processes of this run. cancel: their work, at once and again; stop: themselves, at the end."""
+    """Register how other processes of the run end.
+
+    cancel: cancels their work, repeatedly; stop: stops them.
+    """
     if cancel:
         _run.cancels.append(cancel)
     if stop:
@@ -72,19 +78,22 @@ def on_interrupt(*, cancel: Callable[[], None] | None = None, stop: Callable[[],
 
 
 def on_end(action: Callable[[int], None]) -> None:
-    """What is done when the run ends, however it ends, with its exit code; again where a signal changes that code."""
+    """Register an action for the end of the run.
+
+    It gets the exit code, and runs again if a signal changes that.
+    """
     _run.ends.append(action)
 
 
 def ended(code: int) -> int:
-    """Do what `on_end` was given; returns the code."""
+    """Run the actions of `on_end` and return the code."""
     for action in _run.ends:
         action(code)
     return code
 
 
 def install() -> None:
-    """Handles SIGINT and SIGTERM from now on; in another thread than the main one it does nothing."""
+    """Start to handle SIGINT and SIGTERM; outside of the main thread this does nothing."""
     try:
         for number in CODES:
             before = signal.signal(number, _handle)
@@ -92,20 +101,20 @@ def install() -> None:
     except ValueError:
         return
     if _run.wakes is None:
-        # the first one that is registered is the last one that runs
+        # atexit runs the first registered action last
         atexit.unregister(_at_exit)
         atexit.register(_at_exit)
         _watch()
 
 
 def remove() -> None:
-    """Puts back what was there before `install`, and forgets signals."""
+    """Restore the handlers from before `install`, and forget received signals."""
     global _run
     for number, handler in _run.before.items():
         signal.signal(number, handler)
     ended, _run = _run, _Run()
     if ended.is_raised:
-        _speak_again(ended)
+        _restore_output(ended)
     if ended.wakes is not None:
         signal.set_wakeup_fd(-1)
         os.write(ended.wakes, b"\0")
@@ -113,7 +122,10 @@ def remove() -> None:
 
 
 def finish(number: int | None = None) -> int:
-    """Ends what was interrupted: stops other processes, prints the one line. Returns the exit code. number: of the signal, where none was handled."""
+    """End an interrupted run: stop other processes, print the line, return the exit code.
+
+    number: of the signal, if none was handled.
+    """
     _run.is_raised = True
     _run.received = _run.received or number or signal.SIGINT
     for stop in _run.stops:
@@ -123,14 +135,14 @@ def finish(number: int | None = None) -> int:
 
 
 def leave(code: int) -> None:
-    """Ends this process without waiting for its threads."""
+    """Exit without waiting for threads."""
     with contextlib.suppress(OSError, ValueError):
         sys.stdout.flush()
     os._exit(code)
 
 
-def is_over(code: int | None = None) -> None:
-    """The work is done: a signal from now on ends the process at once. code: with which the process is going to end."""
+def work_is_done(code: int | None = None) -> None:
+    """Let later signals end the process at once. code: exit code of the process, if it is known."""
     if _run.before:
         for number in CODES:
             signal.signal(number, _late)
@@ -138,15 +150,18 @@ def is_over(code: int | None = None) -> None:
 
 
 def _at_exit() -> None:
-    """Ends the process after all others have cleaned up: what the interpreter does then resets the handlers."""
+    """Exit after all other atexit actions, because the interpreter then resets the handlers."""
     if _run.code is not None:
         with contextlib.suppress(OSError, ValueError):
             sys.stderr.flush()
         leave(_run.code)
 
 
-def is_driver_gone(error: Exception) -> bool:
-    """Whether spark-submit's driver, which has started this process, is ending: its connections break before it is gone."""
+def is_driver_ending(error: Exception) -> bool:
+    """Return whether spark-submit's driver, the parent process, is ending.
+
+    Its connections break before it exits.
+    """
     if not _is_submitted() or not type(error).__module__.startswith(("py4j", "pyspark")):
         return False
     until = time.monotonic() + PATIENCE
@@ -171,12 +186,12 @@ def _handle(number: int, _frame: FrameType | None) -> None:
         _run.is_raised = True
         _silence()
         raise Interrupted
-    # what releases locks is not disturbed by a second signal; other processes wait for nothing now
+    # a second signal does not disturb the release of locks; it stops other processes at once
     _run.is_hurried = True
 
 
 def _silence() -> None:
-    """Keeps to itself what libraries and other threads print because they were interrupted."""
+    """Suppress what libraries and other threads print because of the interruption."""
     sys.unraisablehook = lambda *_: None
     _run.stderr, sys.stderr = sys.stderr, open(os.devnull, "w")  # noqa: SIM115
     if threading := sys.modules.get("threading"):
@@ -185,7 +200,7 @@ def _silence() -> None:
         logging.disable()
 
 
-def _speak_again(ended: _Run) -> None:
+def _restore_output(ended: _Run) -> None:
     import logging
     import threading
 
@@ -205,23 +220,25 @@ def _show() -> None:
     if not _run.is_shown:
         _run.is_shown = True
         name = signal.Signals(_run.received or signal.SIGINT).name
-        # not by sys.stderr: the signal may have interrupted another write to it
-        # of a driver that is gone nobody reads it
+        # sys.stderr may be in the middle of another write; the file descriptor is closed where the driver has exited
         with contextlib.suppress(OSError):
             os.write(2, f"{LIVE if os.isatty(2) else ''}kafka-audit: {MESSAGE.format(name=name)}\n".encode())
 
 
 def _watch() -> None:
-    """Starts the thread that sees to it that the run ends. The interpreter itself wakes it: the main thread may be busy outside of Python."""
+    """Start the thread that ends the run.
+
+    The interpreter wakes it, because the main thread may be busy outside of Python.
+    """
     import threading
 
     reading, _run.wakes = os.pipe()
     os.set_blocking(_run.wakes, False)
     signal.set_wakeup_fd(_run.wakes, warn_on_full_buffer=False)
-    threading.Thread(target=_see_to_the_end, args=(_run, reading), name="interrupts", daemon=True).start()
+    threading.Thread(target=_end_run, args=(_run, reading), name="interrupts", daemon=True).start()
 
 
-def _see_to_the_end(run: _Run, reading: int) -> None:
+def _end_run(run: _Run, reading: int) -> None:
     import threading
 
     while run is _run:
@@ -244,7 +261,7 @@ def _see_to_the_end(run: _Run, reading: int) -> None:
         run.received = run.received or signal.SIGTERM
         _show()
         code = CODES[signal.Signals(run.received)]
-        # a disk that does not answer keeps no run from ending
+        # a disk that does not answer must not keep the run from ending
         last = threading.Thread(target=ended, args=(code,), daemon=True)
         last.start()
         last.join(PATIENCE)
@@ -252,7 +269,7 @@ def _see_to_the_end(run: _Run, reading: int) -> None:
 
 
 def _start(actions: list[Callable[[], None]]) -> None:
-    """Each in a thread of its own: it may wait for a process that does not answer any more."""
+    """Run each action in a thread of its own, because it may wait for a process that does not answer."""
     import threading
 
     for action in actions:

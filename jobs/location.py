@@ -1,4 +1,4 @@
-"""Where the tables are: a folder of this machine, or any URI that delta-rs or Spark can write to."""
+"""Convert the place of the tables: a local folder, or a URI that delta-rs or Spark can write to."""
 
 import os
 import re
@@ -8,26 +8,26 @@ from urllib.parse import unquote, urlsplit
 from jobs.errors import UsageError
 
 SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/")
-# in a path; others delta-rs takes as parts of a URL, or panics
+# paths that delta-rs accepts; it reads other characters as parts of a URL, or panics
 PLAIN = re.compile(r"[A-Za-z0-9._/ +=@,~-]+")
-# schemes of object stores that delta-rs reaches, and what it calls them
+# scheme of an object store -> scheme that delta-rs uses
 OBJECT_STORES = {"s3": "s3", "s3a": "s3", "s3n": "s3", "gs": "gs", "abfs": "abfs", "abfss": "abfss", "az": "az"}
 
 
 def spark_uri(uri: str) -> str:
-    """A URI as Spark takes it: Hadoop's client of S3 knows `s3a` only."""
+    """Return a URI as Spark accepts it: Hadoop's client of S3 knows only `s3a`."""
     scheme, _, rest = uri.partition(":")
     return f"s3a:{rest}" if OBJECT_STORES.get(scheme) == "s3" else uri
 
 
 def root_of(given: str | Path) -> str:
-    """What --tables names, as Spark takes it: a URI, or a path in full."""
+    """Return the root of the tables as Spark accepts it: a URI, or an absolute path."""
     text = str(given)
     return spark_uri(text.rstrip("/")) if SCHEME.match(text) else str(Path(text).resolve())
 
 
 def local_folder(root: str) -> Path | None:
-    """The folder that a root is on this machine; None where it is elsewhere."""
+    """Return the local folder of a root; None where it is not on this machine."""
     if not SCHEME.match(root):
         return Path(root)
     parts = urlsplit(root)
@@ -35,7 +35,7 @@ def local_folder(root: str) -> Path | None:
 
 
 def delta_rs_uri(root: str) -> str | None:
-    """A root as delta-rs takes it; None where it does not reach it."""
+    """Return a root as delta-rs accepts it; None where it does not."""
     if (folder := local_folder(root)) is not None:
         return str(folder) if PLAIN.fullmatch(str(folder)) else None
     scheme, _, rest = root.partition(":")
@@ -43,7 +43,7 @@ def delta_rs_uri(root: str) -> str | None:
 
 
 def writable(root: str) -> None:
-    """Creates a local folder where it is missing. Raises UsageError where nothing can be written there."""
+    """Create a local root if it is missing. Raises UsageError where it cannot be written."""
     folder = local_folder(root)
     if folder is None:
         return

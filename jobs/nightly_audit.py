@@ -1,4 +1,7 @@
-"""The one entry, `kafka-audit` and `spark-submit jobs/nightly_audit.py`. Signals are handled before anything else is imported."""
+"""The entry point of `kafka-audit` and `spark-submit jobs/nightly_audit.py`.
+
+It handles signals before it imports anything else.
+"""
 
 import sys
 
@@ -6,7 +9,7 @@ from jobs import interrupts
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Console script; returns the exit code. arguments: None: those of this process, which ends with it."""
+    """Run a command and return the exit code. arguments: None: those of the process, which then ends."""
     is_process = arguments is None
     try:
         return _code(arguments, is_process)
@@ -24,21 +27,21 @@ def _code(arguments: list[str] | None, is_process: bool) -> int:
         interrupts.check()
         interrupts.ended(code)
         if is_process:
-            interrupts.is_over(code)
+            interrupts.work_is_done(code)
         return code
     except KeyboardInterrupt:
         code = interrupts.finish()
     except Exception as error:
-        if interrupts.received() is None and not interrupts.is_driver_gone(error):
+        if interrupts.received() is None and not interrupts.is_driver_ending(error):
             if is_process:
-                interrupts.is_over()
+                interrupts.work_is_done()
             code = interrupts.ended(command_line.failed(error))
             if is_process:
-                interrupts.is_over(code)
+                interrupts.work_is_done(code)
             return code
         code = interrupts.finish()
     if is_process:
-        # threads that wait for a process which has ended would keep this one alive
+        # threads may wait forever for a process that has ended
         interrupts.leave(code)
     return code
 

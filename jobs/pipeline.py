@@ -1,6 +1,6 @@
-"""One run, its stages in order: land the logs, rebuild what they change, check the result.
+"""Run the stages of an audit: land the logs, rebuild what they change, check the result.
 
-Each stage takes the result of the one before. The tables (`RunTables`) are those of either engine.
+Each stage gets the results of the previous ones. The tables (`RunTables`) are those of either engine.
 """
 
 from __future__ import annotations
@@ -33,8 +33,9 @@ if TYPE_CHECKING:
 class Asked:
     """The parameters of a run.
 
-    days: only records of these, both included. now: what findings are measured against (UTC); None: the newest record. moment: by which a silence
-    has expired. checks_again: also where nothing is new. data_docs: folder for Great Expectations' Data Docs.
+    days: first and last day of the records to read; None: all. now: the moment that findings are measured against (UTC); None: the newest
+    record. moment: silences that end before it have expired. checks_again: run the checks even without new records. data_docs: folder for
+    Great Expectations' Data Docs.
     """
 
     run_id: str
@@ -48,20 +49,20 @@ class Asked:
 
     @property
     def clusters(self) -> list[str]:
-        """The names of its clusters."""
+        """Return the names of its clusters."""
         return [cluster.name for cluster in self.config.clusters]
 
     @property
     def silences(self) -> list[Silence]:
-        """The silences that have not expired."""
-        return [silence for silence in self.config.silences if silence.holds_at(self.moment)]
+        """Return the silences that have not expired."""
+        return [silence for silence in self.config.silences if silence.is_active_at(self.moment)]
 
 
 @dataclass(frozen=True)
 class Found:
-    """The files of a run. tool_files: outputs of Kafka's tools among them, whose content is in outputs. remote: `remote.Remote` of files at URIs.
+    """The files of a run. tool_files: outputs of Kafka's tools, whose content is in `outputs`.
 
-    ahead: the logs, where they are being parsed already.
+    remote: the `remote.Remote` of files at URIs. ahead: the logs, if they are already being parsed.
     """
 
     logs: Sequence[LogFile]
@@ -72,8 +73,8 @@ class Found:
 
 
 @dataclass(frozen=True)
-class Landed:
-    """The new rows of `events` and `passed_over`. files: all of the run. inputs: rows of the table of that name."""
+class LandResult:
+    """The result of `land`. files: all of the run. inputs: rows of table `inputs`."""
 
     files: Sequence[LogFile]
     read: IngestSummary
@@ -82,11 +83,14 @@ class Landed:
 
 
 @dataclass(frozen=True)
-class Rebuilt:
-    """Timelines and tables derived from them. audited: clusters without a problem. configured: cluster -> its settings; those of `reset` have changed."""
+class RebuildResult:
+    """The result of `rebuild`. audited: clusters without a problem. configured: cluster -> settings.
 
-    night: NewRecords
-    made: Updated
+    reset: clusters whose settings changed.
+    """
+
+    new_events: NewRecords
+    tables: Updated
     outcomes: Sequence[Outcome]
     audited: Sequence[str]
     configured: Mapping[str, str]
@@ -94,10 +98,11 @@ class Rebuilt:
 
 
 @dataclass(frozen=True)
-class Checked:
-    """The findings are written. failed: check -> why it could not be run. queries: over what was checked; None: nothing was.
+class CheckResult:
+    """The result of `check`. failed: check -> why it could not be run.
 
-    finish: to be called when the run is recorded; the next run continues from there.
+    queries: over the checked tables; None: nothing was checked.
+    finish: must be called after the run is recorded; the next run continues from there.
     """
 
     failed: Mapping[str, str] = field(default_factory=dict)
@@ -105,8 +110,8 @@ class Checked:
     finish: Callable[[], None] = lambda: None
 
 
-def run(tables: RunTables, asked: Asked, found: Found) -> tuple[Landed, Rebuilt, Checked]:
-    """Run all stages for all clusters at once: a stage costs the same for one or for many."""
+def run(tables: RunTables, asked: Asked, found: Found) -> tuple[LandResult, RebuildResult, CheckResult]:
+    """Run each stage for all clusters at once, because a stage costs about the same for one or many."""
     landed = land(tables, asked, found)
     rebuilt = rebuild(tables, asked, landed)
     checked = check(tables, asked, landed, rebuilt)
@@ -114,73 +119,76 @@ def run(tables: RunTables, asked: Asked, found: Found) -> tuple[Landed, Rebuilt,
     return landed, rebuilt, checked
 
 
-def land(tables: RunTables, asked: Asked, found: Found) -> Landed:
-    """Read the logs into the tables. Raises InputError where none is left."""
+def land(tables: RunTables, asked: Asked, found: Found) -> LandResult:
+    """Read the logs into the tables. Raises InputError where no log is left."""
     from jobs.nightly import last_run
 
     with stage("open tables") as doing:
         tables.open(asked.ruleset)
         tables.apply_rules(asked.ruleset)
         if tables.rules_changed.records:
-            doing.note(f"{tables.rules_changed.records:,} records read again by other rules")
+            doing.note(f"{tables.rules_changed.records:,} records parsed again by other rules")
     files, read = read_logs(tables, found.logs, asked.ruleset, days=asked.days, remote=found.remote, ahead=found.ahead)
     tables.drop_skipped(asked.clusters, asked.ruleset)
     inputs = accounting.rows([*files, *found.tool_files], read.by_file, asked.run_id)
     if last_run.restore(tables, asked.clusters):
         warn("an earlier run was interrupted; this one completes it")
     outputs = tool_outputs.land(tables, found.outputs) if found.outputs else ()
-    return Landed([*files, *found.tool_files], read, outputs, inputs)
+    return LandResult([*files, *found.tool_files], read, outputs, inputs)
 
 
-def rebuild(tables: RunTables, asked: Asked, landed: Landed) -> Rebuilt:
-    """Update what is derived from events, including those of an interrupted run."""
+def rebuild(tables: RunTables, asked: Asked, landed: LandResult) -> RebuildResult:
+    """Update all tables that are derived from events, including events of an interrupted run."""
     from jobs.engine.rows import run_concurrently
     from jobs.nightly import updates
     from jobs.operators import assignments, durability
 
     clusters = asked.config.clusters
-    night = updates.read(tables, asked.clusters, rebuilding.keeps_of(asked.ruleset))
+    new_events = updates.read(tables, asked.clusters, rebuilding.keeps_of(asked.ruleset))
     with stage("timelines, coverage") as doing:
-        made = updates.update(tables, night)
-        doing.note(f"{night.count:,} new events")
+        rebuilt = updates.update(tables, new_events)
+        doing.note(f"{new_events.count:,} new events")
     outcomes = [
-        outcome(one, made.facts.get(one.name), landed.files, landed.read, inputs=landed.inputs, now=asked.now) for one in clusters
+        outcome(one, rebuilt.facts.get(one.name), landed.files, landed.read, inputs=landed.inputs, now=asked.now)
+        for one in clusters
     ]
     audited = [one.cluster for one in outcomes if one.problem is None]
     configured = {one.name: _configured(asked.config, one) for one in clusters}
-    reset = [name for name, one in night.stored.items() if one.configured != configured[name]]
-    if audited and (reset or not night.is_empty):
-        anew = (made.facts.keys() - made.resumed.keys()).union(reset)
+    reset = [name for name, one in new_events.stored.items() if one.configured != configured[name]]
+    if audited and (reset or not new_events.is_empty):
+        all_topics_of = (rebuilt.facts.keys() - rebuilt.resumed.keys()).union(reset)
         with stage("assignments, durability"):
             run_concurrently(
-                partial(assignments.write, tables, made, anew, {one.name: one.racks for one in clusters}),
-                partial(durability.write, tables, made, anew, asked.config),
+                partial(assignments.write, tables, rebuilt, all_topics_of, {one.name: one.racks for one in clusters}),
+                partial(durability.write, tables, rebuilt, all_topics_of, asked.config),
             )
-    if audited and (landed.outputs or not (night.is_empty or tables.has_none("checkpoints"))):
+    if audited and (landed.outputs or not (new_events.is_empty or tables.has_none("checkpoints"))):
         with stage("checkpoints"):
             outputs = [output for output in landed.outputs if output.cluster in audited]
-            tool_outputs.write(tables, outputs, {name: made.facts[name] for name in audited})
-    return Rebuilt(night, made, outcomes, audited, configured, reset)
+            tool_outputs.write(tables, outputs, {name: rebuilt.facts[name] for name in audited})
+    return RebuildResult(new_events, rebuilt, outcomes, audited, configured, reset)
 
 
-def check(tables: RunTables, asked: Asked, landed: Landed, rebuilt: Rebuilt) -> Checked:
-    """Write the findings. Raises ContractError where what was written breaks its contract."""
+def check(tables: RunTables, asked: Asked, landed: LandResult, rebuilt: RebuildResult) -> CheckResult:
+    """Write the findings. Raises ContractError where a written table breaks its contract."""
     from jobs.checking import checks, findings_stage
     from jobs.nightly import updates
 
-    made, config, clocks = rebuilt.made, asked.config, _clocks(asked, rebuilt)
+    config, clocks = asked.config, _clocks(asked, rebuilt)
     now_asked = checks.asked(clocks, config.thresholds, config.slos, asked.silences, landed.outputs)
-    is_new = made.is_new or rebuilt.reset or rebuilt.night.asked != {now_asked}
+    is_new = rebuilt.tables.is_new or rebuilt.reset or rebuilt.new_events.asked != {now_asked}
     if not (is_new or asked.checks_again) or not rebuilt.audited:
         if rebuilt.audited:
             with stage("nothing new to check"):
-                findings_stage.stand(tables, asked, clocks)
-        return Checked()
+                findings_stage.write_unchanged(tables, asked, clocks)
+        return CheckResult()
     with stage("checks, contracts") as doing:
-        failed, queries, notes = findings_stage.write(tables, asked, made, clocks)
+        failed, queries, notes = findings_stage.write(tables, asked, rebuilt.tables, clocks)
         for note in notes:
             doing.note(note)
-    return Checked(failed, queries, partial(updates.note, tables, made, "" if failed else now_asked, rebuilt.configured))
+    return CheckResult(
+        failed, queries, partial(updates.note, tables, rebuilt.tables, "" if failed else now_asked, rebuilt.configured)
+    )
 
 
 def _configured(config: Config, cluster: Cluster) -> str:
@@ -189,11 +197,11 @@ def _configured(config: Config, cluster: Cluster) -> str:
     return json.dumps([sorted(cluster.racks.items()), topics])
 
 
-def _clocks(asked: Asked, rebuilt: Rebuilt) -> list[Clock]:
+def _clocks(asked: Asked, rebuilt: RebuildResult) -> list[Clock]:
     from jobs.checking.checks import Clock
 
     versions = {cluster.name: cluster.kafka_version for cluster in asked.config.clusters}
-    nows, facts = {one.cluster: one.now for one in rebuilt.outcomes}, rebuilt.made.facts
+    nows, facts = {one.cluster: one.now for one in rebuilt.outcomes}, rebuilt.tables.facts
     return [
         Clock(name, nows[name], max(facts[name].numbers), versions[name] or facts[name].kafka_version) for name in rebuilt.audited
     ]

@@ -1,4 +1,7 @@
-"""What a run reports on stderr: one line a stage, warnings and errors, as text or as JSON; on a terminal also how far a stage is."""
+"""Report a run on stderr: one line per stage, warnings and errors, as text or JSON.
+
+On a terminal also the progress of a stage.
+"""
 
 import json
 import os
@@ -16,13 +19,13 @@ from schemas.durations import two_units
 
 FORMATS = ("text", "json")
 _CLEAR = "\r\033[K"
-# words before the text of a message
+# level -> text before a message
 _PREFIXES = {"info": "", "debug": "", "warning": "warning: ", "error": "error: "}
 
 
 @dataclass
 class _Choice:
-    """What --quiet, -v and --log-format have chosen."""
+    """The choices of --quiet, -v and --log-format."""
 
     quiet: bool = False
     is_verbose: bool = False
@@ -34,45 +37,48 @@ _choice = _Choice()
 
 @dataclass
 class Stage:
-    """What a stage reports at its end, and how far it is."""
+    """The notes and the progress of a stage."""
 
     notes: list[str] = field(default_factory=list)
-    # bytes that are to be read, and that have been; 0: not known
+    # bytes to read, and bytes that were read; 0: not known
     total: int = 0
     done: int = 0
 
     def note(self, text: str) -> None:
-        """Adds to the stage's line."""
+        """Add a note to the stage's line."""
         self.notes.append(text)
 
 
-# what is read now; a thread may read before the stage that waits for it begins
+# progress of reading; a thread may start to read before the stage that waits for it
 _reading = Stage()
 
 
 def set_up(*, quiet: bool = False, is_verbose: bool = False, log_format: str = "text") -> None:
-    """Decides what is printed. quiet: no stages; is_verbose: also details; log_format: one of FORMATS."""
+    """Set what is printed. quiet: no stages; is_verbose: also details; log_format: one of FORMATS."""
     _choice.quiet, _choice.is_verbose, _choice.log_format = quiet, is_verbose, log_format
 
 
 def is_verbose() -> bool:
-    """Whether -v was given."""
+    """Return whether -v was given."""
     return _choice.is_verbose
 
 
 def expect(total: int) -> None:
-    """Bytes of logs that are going to be read from now on."""
+    """Start to count the bytes of logs that are read. total: bytes to read."""
     _reading.total, _reading.done = total, 0
 
 
 def advance(amount: int) -> None:
-    """So many more bytes of logs have been read."""
+    """Count bytes of logs that were read."""
     _reading.done += amount
 
 
 @contextmanager
 def stage(name: str) -> Iterator[Stage]:
-    """Prints `name: notes, seconds` when the block ends, also when it fails. Raises `Interrupted` where a library has swallowed that."""
+    """Print `name: seconds, notes` when the block ends, even if it fails.
+
+    Raises `Interrupted` if a library has swallowed that.
+    """
     interrupts.check()
     began, stop, doing = time.perf_counter(), threading.Event(), Stage()
     live = sys.stderr.isatty() and not _choice.quiet and _choice.log_format == "text" and os.environ.get("TERM") != "dumb"
@@ -106,7 +112,7 @@ def stage(name: str) -> Iterator[Stage]:
 
 
 def _amount(seconds: float) -> str:
-    """`40 %, 12 MB/s, 30 s left`; empty where nothing is read."""
+    """Return the progress, such as `40 %, 12 MB/s, 30 s left`; empty where nothing is being read."""
     total, done = _reading.total, _reading.done
     if not total or not done or done >= total:
         return ""
@@ -115,7 +121,10 @@ def _amount(seconds: float) -> str:
 
 
 def report(level: str, text: str, **fields: Any) -> None:
-    """Prints one message to stderr. level: debug, info, warning or error; fields: of the JSON object beside it."""
+    """Print one message to stderr. level: debug, info, warning or error.
+
+    fields: further fields of the JSON object.
+    """
     if _choice.quiet and level in ("debug", "info"):
         return
     if _choice.log_format == "json":
@@ -127,21 +136,21 @@ def report(level: str, text: str, **fields: Any) -> None:
 
 
 def warn(text: str) -> None:
-    """A warning."""
+    """Print a warning."""
     report("warning", text)
 
 
 def note(text: str) -> None:
-    """A decision that the person who runs the command should know."""
+    """Print a decision that the user should know."""
     report("info", text)
 
 
 def detail(text: str) -> None:
-    """What only -v shows."""
+    """Print a detail that only -v shows."""
     if is_verbose():
         report("debug", text)
 
 
 def fail(text: str) -> None:
-    """Why a command ends."""
+    """Print the error that ends a command."""
     report("error", text)

@@ -1,4 +1,4 @@
-"""Rebuild everything that is derived from `events`, without any log: after an upgrade, and by `kafka-audit repair`."""
+"""Rebuild all derived tables from `events`: after an upgrade, and by `kafka-audit repair`."""
 
 from collections.abc import Collection, Sequence
 from typing import Any
@@ -10,14 +10,14 @@ from parsers.rules import RuleSet
 
 
 def keeps_of(ruleset: RuleSet) -> dict[str, tuple[str, ...]]:
-    """Return event type -> columns that keep their value, by the rules."""
+    """Return event type -> columns that keep their value."""
     return {rule.name: tuple(rule.keeps) for rule in ruleset.rules if rule.keeps}
 
 
 def rebuild(store: Any, clusters: Sequence[str], ruleset: RuleSet, config: Config) -> None:
-    """Write timelines, coverage, assignments, durability and comparisons with checkpoints, for clusters in `events`.
+    """Rebuild timelines, coverage, assignments, durability and checkpoints of clusters in `events`.
 
-    store: `Store`, in which what `cluster_facts` has of them is removed. Findings do not change: the next audit of a cluster checks them again.
+    store: `Store`; the rows of the clusters in its `cluster_facts` are replaced. Findings do not change until the next audit of a cluster.
     """
     from jobs.engine import upgrade
     from jobs.engine.rows import of_clusters
@@ -26,19 +26,19 @@ def rebuild(store: Any, clusters: Sequence[str], ruleset: RuleSet, config: Confi
     from jobs.operators import assignments, durability
 
     store.delete(upgrade.FACTS, of_clusters(clusters))
-    made = updates.update(store, updates.read(store, clusters, keeps_of(ruleset)))
+    rebuilt = updates.update(store, updates.read(store, clusters, keeps_of(ruleset)))
     racks = {cluster.name: cluster.racks for cluster in config.clusters}
     run_concurrently(
-        lambda: assignments.write(store, made, made.facts.keys(), racks),
-        lambda: durability.write(store, made, made.facts.keys(), config),
+        lambda: assignments.write(store, rebuilt, rebuilt.facts.keys(), racks),
+        lambda: durability.write(store, rebuilt, rebuilt.facts.keys(), config),
     )
-    if made.facts:
-        tool_outputs.write(store, [], made.facts)
-    updates.note(store, made, "", {})
+    if rebuilt.facts:
+        tool_outputs.write(store, [], rebuilt.facts)
+    updates.note(store, rebuilt, "", {})
 
 
 def rebuild_others(store: Any, clusters: Collection[str], ruleset: RuleSet, config: Config) -> None:
-    """Rebuild the clusters that are not of this run, where an upgrade or other rules require it; then nothing is left to rebuild."""
+    """Rebuild the clusters outside of this run that an upgrade or other rules require to rebuild."""
     if others := sorted(store.stale_clusters().difference(clusters)):
         with stage("rebuild other clusters") as doing:
             rebuild(store, others, ruleset, config)

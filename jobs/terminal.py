@@ -1,4 +1,4 @@
-"""What people see on stdout: colour, the width of the terminal, a pager, and characters that the terminal's encoding has."""
+"""Print text for people on stdout: colour, width, pager, and characters of the encoding."""
 
 import codecs
 import os
@@ -12,9 +12,9 @@ from contextlib import suppress
 from typing import TextIO
 
 COLORS = ("auto", "always", "never")
-# columns of text that no terminal shows
+# columns of text that is not printed to a terminal
 WIDTH = 100
-# characters of ours that an ASCII terminal lacks; all others are printed as escapes
+# replacements of the product's own characters on an ASCII terminal; other characters are printed as escapes
 _IN_ASCII = {
     "\N{HORIZONTAL ELLIPSIS}": "...",
     "\N{RIGHTWARDS ARROW}": "->",
@@ -24,7 +24,7 @@ _IN_ASCII = {
     "\N{REPLACEMENT CHARACTER}": "?",
     "\N{NO-BREAK SPACE}": " ",
 }
-# pattern -> style of rich, in the lines of verdicts, findings and stories; no pattern matches within a log line, which is indented
+# pattern -> style of rich, for lines of verdicts, findings and stories; none matches in a log line, which is indented
 _STYLES = {
     r"(?m)^  \[(critical|error)[^\]\n]*\]": "bold red",
     r"(?m)^  \[warning[^\]\n]*\]": "yellow",
@@ -45,11 +45,11 @@ _uses_pager = True
 
 
 def set_up(color: str = "auto", pager: bool = True) -> None:
-    """Prepares stdout and stderr for the run. color: one of COLORS."""
+    """Prepare stdout and stderr. color: one of COLORS."""
     global _color, _uses_pager
     _color, _uses_pager = color, pager
     for stream in (sys.stdout, sys.stderr):
-        # a stream that a test or an embedder has put there may lack it
+        # a replaced stream may not have the method
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="kafka-audit-replace")
 
@@ -66,7 +66,10 @@ codecs.register_error("kafka-audit-replace", _replaced)
 
 
 def is_coloured(stream: TextIO) -> bool:
-    """Whether text for a stream is coloured: --color decides, then NO_COLOR and FORCE_COLOR, then whether it is a terminal."""
+    """Return whether text is coloured.
+
+    --color decides, else NO_COLOR or FORCE_COLOR, else whether the stream is a terminal.
+    """
     if _color != "auto":
         return _color == "always"
     if os.environ.get("NO_COLOR"):
@@ -77,7 +80,7 @@ def is_coloured(stream: TextIO) -> bool:
 
 
 def width() -> int | None:
-    """Columns of the terminal that stdout is; None: it is none."""
+    """Return the columns of the terminal; None where stdout is none."""
     return max(shutil.get_terminal_size((WIDTH, 24)).columns, 40) if sys.stdout.isatty() else None
 
 
@@ -96,7 +99,7 @@ def coloured(text: str) -> str:
 
 
 def _mark(text: object, pattern: str, style: str) -> None:
-    """Styles what a pattern matches, or its named group where it has one."""
+    """Style the matches of a pattern, or of its named group if it has one."""
     from rich.text import Text
 
     assert isinstance(text, Text)
@@ -106,7 +109,10 @@ def _mark(text: object, pattern: str, style: str) -> None:
 
 
 def show(lines: Iterable[str], styled: bool = True) -> None:
-    """Prints lines; on a terminal through a pager where they do not fit. styled: coloured. Raises BrokenPipeError where the reader has left."""
+    """Print lines; on a terminal through a pager if they do not fit.
+
+    Raises BrokenPipeError where the pipe is closed.
+    """
     painted = coloured if styled and is_coloured(sys.stdout) else str
     if not sys.stdout.isatty():
         for line in lines:
@@ -121,7 +127,7 @@ def show(lines: Iterable[str], styled: bool = True) -> None:
         sys.stdout.flush()
         return
     encoding = sys.stdout.encoding or "utf-8"
-    # as git has it: colours are passed on, and what fits is printed without a pager
+    # like git: less keeps colours, and does not page a text that fits
     environment = {"LESS": "FRX", "LV": "-c"} | os.environ
     with subprocess.Popen(command, stdin=subprocess.PIPE, env=environment) as pager:
         assert pager.stdin is not None
@@ -132,7 +138,10 @@ def show(lines: Iterable[str], styled: bool = True) -> None:
 
 
 def _pager() -> list[str] | None:
-    """The command of the pager, or None: $KAFKA_AUDIT_PAGER, $PAGER, less, more; an empty one and `cat` are none."""
+    """Return the command of the pager: $KAFKA_AUDIT_PAGER, $PAGER, less or more.
+
+    None where it is empty or `cat`.
+    """
     if not _uses_pager:
         return None
     given = os.environ.get("KAFKA_AUDIT_PAGER", os.environ.get("PAGER"))

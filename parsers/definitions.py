@@ -1,4 +1,4 @@
-"""What is wrong with the data files: rules, layouts, speakers, vocabulary, machines, checks, contracts."""
+"""Find what is wrong with rules, layouts, log idents, vocabulary, machines, checks, contracts."""
 
 import ast
 import re
@@ -25,9 +25,9 @@ from parsers.rules import ITEMS, SAYS, Rule, RuleSet, built_in, load, logger_key
 from schemas import wording
 
 ENVELOPES = "parsers/envelopes.toml"
-# what an entry of it is recognised by
+# keys of an entry, one of which describes the envelope
 ENVELOPE_KINDS = ("prefix", "keys", "columns")
-# log lines that are put into the samples of envelopes
+# log lines that replace LINE in the samples of envelopes
 IN_ENVELOPES = tuple(
     f"[2026-11-20 10:09:1{second},175] INFO [Controller id=4 epoch=5] Changed partition orders-{second} from NewPartition to OnlinePartition "
     "with state LeaderAndIsr(leader=1) (state.change.logger)"
@@ -38,32 +38,32 @@ CHECK_COLUMNS = (
     "cluster", "incarnation", "severity", "topic", "partition", "replica", "node",
     "first_seen", "last_seen", "ended", "thing", "evidence",
 )  # fmt: skip
-# what a check may give besides, named `also`
+# optional columns of a check, listed under `also`
 CHECK_ALSO = ("subjects", "outage", "by_absence")
-# what a check may be about `only`, beside event types: kinds of episodes (jobs.timelines.episodes), kinds of input
-SPELLS = ("leaderless", "out_of_sync", "last_in_sync", "below_min_isr", "not_preferred")
+# names besides event types that a check may list under `only`: kinds of episodes (jobs.timelines.episodes), kinds of input
+EPISODES = ("leaderless", "out_of_sync", "last_in_sync", "below_min_isr", "not_preferred")
 INPUTS = ("metadata_log", "cluster_ids", "drifted", "slos", "unknown_errors", "incarnations")
-# tables of which a check may be about the rows `only`
+# tables that a check may list under `only`
 INPUT_TABLES = ("reassignments", "topic_deletions", "discontinuities", "broker_outages", "checkpoints")
-# what is made for checks to read (schemas/facts, jobs.nightly.fact_frames), likewise
+# facts that a check may list under `only` (schemas/facts, jobs.nightly.fact_frames)
 INPUT_FACTS = ("clock_distances", "controller_vacancies", "losses")
-# rows that Python makes and queries read by name; their columns are not known here
-MADE_BY_PYTHON = (
+# views that Python registers; their columns are not known to lint
+REGISTERED_BY_PYTHON = (
     "clocks", "slos", "legal_moves", "leading", "partition_spells", "losses", "audited_partitions_now",
     # jobs.nightly.fact_frames
     "logs_seen", "nodes_heard", "brokers_named", "logged_min_isr", "controller_vacancies", "terms_of_quorum",
     # jobs.reporting.pictures, jobs.checking.harms
-    "nights", "proofs", "harmed", "now",
+    "recent_spans", "proofs", "harmed_findings", "clusters_now",
     # jobs.checking.checks
     "quoted_records",
 )  # fmt: skip
-# of lists in the order in which Spark happened to read them, some
+# a slice of a list without a defined order
 UNORDERED = re.compile(r"slice\((?:array_distinct\()?flatten\(collect_list")
-# record ids are hashes: in their own order a finding may quote its last line first
+# record ids are hashes; sorted by them, a finding may quote its last line first
 BY_HASH = re.compile(r"array_sort\((?:array_\w+\()?collect_(?:set|list)\((?:\w+\.)?\w*record(?:_id)?\)")
-# the level of a line
+# a level that marks a failure
 LOUD = re.compile(r"\b(?:ERROR|FATAL)\b")
-# by which a query concludes from what no line says
+# parts of a query that conclude from the absence of lines
 ABSENCE = re.compile(
     r"\bANTI JOIN\b|\bNOT EXISTS\b|\bNOT exists\(|\b(?:until|valid_to|completed_at) IS NULL|\bpartition_spells\b|'in_progress'"
 )
@@ -72,23 +72,26 @@ CAUSE_BEGINS = ("before", "any")
 CONTRACT_KEYS = {"key", "values", "rules"}
 # keys of a check's header that docs/reference/checks.md prints
 DOCUMENTED = ("levels", "concludes", "silence", "identity")
-# characters of the name of a check, words of a sentence
+# most characters of a check's name, most words of a sentence
 NAME_LENGTH, SENTENCE_WORDS = 60, 25
-# units of thresholds, as names of thresholds write them
+# unit of a threshold -> its form in the threshold's name
 UNITS = {"milliseconds": "ms"}
 WORD_KEYS = {"type", "comment"}
 VERSION = re.compile(r"\d+\.\d+(?:\.\d+)?")
-# what samples of a layout may name by another word
+# other names of slots in the samples of layouts
 SLOTS = {"speaker": "log_ident"}
-# of a pattern; a quantifier takes the character before it away
+# literal beginning of a pattern, without a character that is followed by a quantifier
 LITERAL_BEGINNING = re.compile(r"(?:(?:\\\W|[^\\\[(.*+?^$|{])(?![*?{]))*")
 LITERAL = re.compile(r"\\(?=\W)")
-# what reading a data file of the wrong shape raises
+# errors that reading a data file of the wrong shape raises
 MALFORMED = (KeyError, TypeError, ValueError, AttributeError, re.error, tomllib.TOMLDecodeError, OSError)
 
 
 def problems(site: Path | None) -> list[str]:
-    """Return one sentence a problem. site: a folder of rule files of one's own, linted with ours instead of all data of the product."""
+    """Return one sentence per problem.
+
+    site: a site's folder of rule files, which is linted instead of the product's data.
+    """
     found: list[str] = []
     if site is not None and not site.is_dir():
         return [f"--rules {site}: no such folder"]
@@ -109,7 +112,7 @@ def problems(site: Path | None) -> list[str]:
 
 
 def _product_parts() -> list[tuple[str, Callable[[], list[str]]]]:
-    """Return what is linted besides rules and layouts, by where it is."""
+    """Return (place, function that lints it) of the product's data besides rules and layouts."""
     return [
         (ENVELOPES, lambda: envelope_problems(envelope_entries())),
         ("schemas/vocabulary.toml", lambda: word_problems(schemas.vocabulary())),
@@ -132,12 +135,15 @@ def _product_parts() -> list[tuple[str, Callable[[], list[str]]]]:
 
 
 def _readers() -> list[schemas.Statement]:
-    """Checks and the facts that they read."""
+    """Return the checks, and the facts that they read."""
     return [*schemas.statements("checks"), *schemas.statements("facts")]
 
 
 def reference_problems(ruleset: RuleSet) -> list[str]:
-    """Event types that Python or SQL names and that no rule has: a renamed rule would silently feed nothing."""
+    """Find event types in Python or SQL that no rule has.
+
+    After the rename of a rule its readers would silently find nothing.
+    """
     tables = table_columns()
     kinds = ("checks", "facts", "functions", "views")
     sql = {f"schemas/{kind}/{one.name}.sql": one.sql for kind in kinds for one in schemas.statements(kind)}
@@ -146,19 +152,19 @@ def reference_problems(ruleset: RuleSet) -> list[str]:
 
 
 def _columns_of_tables() -> dict[str, relations.Columns]:
-    """Table or view -> its columns."""
+    """Return table or view -> its columns."""
     return {name: frozenset(column.lower() for column in columns) for name, columns in table_columns().items()}
 
 
 def name_problems(tables: Mapping[str, relations.Columns]) -> list[str]:
-    """Tables and columns that the product's queries name and that there are not. tables: name -> columns."""
-    known, found = {**tables, **dict.fromkeys(MADE_BY_PYTHON)}, []
+    """Find tables and columns in the product's queries that do not exist. tables: name -> columns."""
+    known, found = {**tables, **dict.fromkeys(REGISTERED_BY_PYTHON)}, []
     queries = [
         (f"schemas/{kind}/{one.name}.sql", one.sql) for kind in ("facts", "checks", "views") for one in schemas.statements(kind)
     ]
     for one in schemas.statements("facts") + schemas.statements("views"):
         body = one.sql.partition(" VIEW ")[2].partition(" AS\n")[2] or one.sql
-        # checks read the rows of facts by their names; rows of a view are rows of its name
+        # checks read facts and views by their names
         known[one.name] = relations.output(body, {**dict.fromkeys(_tables_in(body)), **known})
     for table, contract in schemas.contract_files().items():
         for rule in contract.get("rules", ()):
@@ -178,14 +184,17 @@ def _tables_in(sql: str) -> set[str]:
 
 
 def meaning_problems(rules: Iterable[Rule], words: Mapping[str, str], modules: Mapping[str, str]) -> list[str]:
-    """Return what is wrong with the words of meanings.toml. modules: path -> text of those that ask for the event types of a word."""
+    """Find what is wrong with the words of meanings.toml.
+
+    modules: path -> text of the modules that may use the words.
+    """
     where, found, used = "parsers/meanings.toml", [], set[str]()
     for rule in rules:
         of_rule = f"{rule.file} [{rule.name}]"
         used |= {*rule.means, *rule.means_by}
         found += [f"{of_rule}: {word} is no word of {where}" for word in sorted({*rule.means, *rule.means_by} - words.keys())]
         found += [f"{of_rule}: {word} is under `means` and under `means_by`" for word in sorted({*rule.means} & {*rule.means_by})]
-        # an object of Scala prints its name with `$`, or without
+        # a Scala object logs its name with or without `$`
         own = {name for logger in rule.loggers for name in (logger_key(logger), f"{logger_key(logger)}$")}
         found += [
             f"{of_rule}: means_by.{word} names {', '.join(sorted({*some} - own)) or 'no logger'}, which is none of this file's"
@@ -199,12 +208,12 @@ def meaning_problems(rules: Iterable[Rule], words: Mapping[str, str], modules: M
         if isinstance(node, ast.Constant) and isinstance(node.value, str)
     }
     found += [f"{where} [{word}]: no definition" for word, definition in words.items() if not definition]
-    found += [f"{where} [{word}]: no rule lists it; take it out" for word in sorted(words.keys() - used)]
-    return found + [f"{where} [{word}]: nothing in jobs/ asks for it; take it out" for word in sorted(words.keys() - asked)]
+    found += [f"{where} [{word}]: no rule lists it; remove it" for word in sorted(words.keys() - used)]
+    return found + [f"{where} [{word}]: nothing in jobs/ uses it; remove it" for word in sorted(words.keys() - asked)]
 
 
 def _modules(folder: Traversable, path: str) -> dict[str, str]:
-    """Path -> text of the Python modules in a folder of a package, which may be inside a zip."""
+    """Return path -> text of the Python modules in a folder of a package, which may be inside a zip."""
     found: dict[str, str] = {}
     for entry in folder.iterdir():
         if entry.is_dir():
@@ -215,12 +224,12 @@ def _modules(folder: Traversable, path: str) -> dict[str, str]:
 
 
 def severities() -> list[str]:
-    """The severities that a finding may have, the worst first."""
+    """Return the severities of findings, the worst first."""
     return list(schemas.contracts()["findings"].values["severity"])
 
 
 def rule_problems(ruleset: RuleSet) -> list[str]:
-    """Rules and speakers. Samples are tried only where all else is sound."""
+    """Find what is wrong with rules and log idents. Samples are tried only where all else is sound."""
     found, names = [], dict[str, str]()
     for rule in ruleset.rules:
         where = f"{rule.file} [{rule.name}]"
@@ -241,14 +250,14 @@ def rule_problems(ruleset: RuleSet) -> list[str]:
             if not _begins(start, rule.pattern)
         ]
     allowed = {"node", "controller", "controller_epoch", "topic", "partition"}
-    for speaker in ruleset.speakers:
-        where, groups = f"speakers.toml [{speaker.name}]", set(group_names(speaker.pattern))
-        found += _dialect_problems(speaker.pattern, where)
+    for ident in ruleset.log_idents:
+        where, groups = f"log_idents.toml [{ident.name}]", set(group_names(ident.pattern))
+        found += _dialect_problems(ident.pattern, where)
         if unknown := groups - allowed:
-            found.append(f"{where}: a speaker does not give {', '.join(sorted(unknown))}")
-        if speaker.is_controller and "node" not in groups:
-            found.append(f'{where}: `speaks = "controller"` needs a group named node')
-        if not speaker.samples:
+            found.append(f"{where}: a log ident does not give {', '.join(sorted(unknown))}")
+        if ident.is_controller and "node" not in groups:
+            found.append(f'{where}: `of = "controller"` needs a group named node')
+        if not ident.samples:
             found.append(f"{where}: no sample")
     return found or sample_problems(ruleset)
 
@@ -262,13 +271,13 @@ def _dialect_problems(pattern: str, where: str) -> list[str]:
 
 
 def _begins(start: str, pattern: str) -> bool:
-    """Whether what a pattern takes can begin with a literal, as far as it begins with one itself; from there on samples decide."""
+    """Return whether a pattern's literal beginning agrees with `start`, as far as both reach."""
     own = LITERAL.sub("", LITERAL_BEGINNING.match(pattern)[0])  # type: ignore[index]
     return own.startswith(start) or start.startswith(own)
 
 
 def sample_problems(ruleset: RuleSet) -> list[str]:
-    """Samples of rules and speakers that are not read as they say. Each rule has some."""
+    """Find samples of rules and log idents that are not parsed as they say, and rules without samples."""
     parser, found = Parser(ruleset), []
     for rule in ruleset.rules:
         where = f"{rule.file} [{rule.name}]"
@@ -276,11 +285,11 @@ def sample_problems(ruleset: RuleSet) -> list[str]:
             found.append(f"{where}: no sample")
         for number, sample in enumerate(rule.samples, 1):
             found += [f"{where} sample {number}: {text}" for text in _of_sample(rule, sample, parser)]
-    for speaker in ruleset.speakers:
-        for text in speaker.samples:
-            first = next((other.name for other in ruleset.speakers if compiled(other.pattern).fullmatch(text)), None)
-            if first != speaker.name:
-                found.append(f"speakers.toml [{speaker.name}]: {text!r} is taken by {first}")
+    for ident in ruleset.log_idents:
+        for text in ident.samples:
+            first = next((other.name for other in ruleset.log_idents if compiled(other.pattern).fullmatch(text)), None)
+            if first != ident.name:
+                found.append(f"log_idents.toml [{ident.name}]: {text!r} is taken by {first}")
     return found
 
 
@@ -303,13 +312,13 @@ def _of_sample(rule: Rule, sample: Mapping[str, Any], parser: Parser) -> Iterato
         events, expected = parser.events(record), sample.get("gives_each", [sample.get("gives", {})])
         if len(events) != len(expected):
             yield f"{len(events)} events instead of {len(expected)}"
-        for item, (event, wanted) in enumerate(zip(events, expected, strict=False)):
-            if wrong := {key: (value, event.get(key)) for key, value in wanted.items() if event.get(key) != value}:
+        for item, (event, given) in enumerate(zip(events, expected, strict=False)):
+            if wrong := {key: (value, event.get(key)) for key, value in given.items() if event.get(key) != value}:
                 yield f"item {item}: (expected, got) = {wrong}"
 
 
 def layout_problems(ruleset: RuleSet) -> list[str]:
-    """Samples of layouts and wrappers parse to what `gives` says, no layout before takes them; ours all have samples."""
+    """Find samples of layouts and wrappers that do not parse to `gives`, and missing samples."""
     parser, found = Parser(ruleset), []
     entries: list[Layout | Wrapper] = [*ruleset.layouts, *ruleset.wrappers]
     for entry in entries:
@@ -318,24 +327,24 @@ def layout_problems(ruleset: RuleSet) -> list[str]:
             found.append(f"{where}: no sample")
         for number, sample in enumerate(entry.samples, 1):
             record = parser.record(sample["line"])
-            wanted = {"layout": entry.name, "fits": True} if isinstance(entry, Layout) else {"fits": True}
-            wanted |= sample.get("gives", {})
+            expected = {"layout": entry.name, "fits": True} if isinstance(entry, Layout) else {"fits": True}
+            expected |= sample.get("gives", {})
             if unknown := set(sample) - {"line", "gives"}:
                 found.append(f"{where} sample {number}: unknown key {', '.join(sorted(unknown))}")
             if record is None:
                 found.append(f"{where} sample {number}: the line has no known head")
                 continue
-            got = {slot: getattr(record, SLOTS.get(slot, slot), None) for slot in wanted}
+            got = {slot: getattr(record, SLOTS.get(slot, slot), None) for slot in expected}
             found += [
                 f"{where} sample {number}: {slot} is {got[slot]!r} instead of {value!r}"
-                for slot, value in wanted.items()
+                for slot, value in expected.items()
                 if got[slot] != value
             ]
     return found
 
 
 def envelope_problems(entries: Mapping[str, Mapping[str, Any]]) -> list[str]:
-    """Every entry has one of the keys that describe it, and a file of its sample is read under its name."""
+    """Find entries that lack a describing key, or whose sample is not recognised under the entry's name."""
     found, learner = [], Learner(Parser())
     for key, entry in entries.items():
         where = f"{ENVELOPES} [{key}]"
@@ -357,7 +366,7 @@ def envelope_problems(entries: Mapping[str, Mapping[str, Any]]) -> list[str]:
 
 
 def _of_envelope(entry: Mapping[str, Any], learner: Learner) -> Iterator[str]:
-    """What is wrong with how a file of the sample of an entry is read."""
+    """Find what is wrong with how a file of an entry's sample is read."""
     name, sample = entry["name"], entry["sample"]
     if entry.get("prefix"):
         if not re.fullmatch(entry["prefix"], sample):
@@ -365,7 +374,7 @@ def _of_envelope(entry: Mapping[str, Any], learner: Learner) -> Iterator[str]:
             return
         lines = [sample + line for line in IN_ENVELOPES]
     elif "LINE" not in sample:
-        yield "the sample has no LINE, which stands for a line of a log"
+        yield "the sample has no LINE, the place of a line of a log"
         return
     else:
         lines = [line.replace("LINE", one) for one in IN_ENVELOPES for line in sample.split("\n")]
@@ -382,7 +391,7 @@ def _of_envelope(entry: Mapping[str, Any], learner: Learner) -> Iterator[str]:
 
 
 def word_problems(words: Mapping[str, Mapping[str, str]]) -> list[str]:
-    """Every word of the vocabulary has a known type and a comment."""
+    """Find words of the vocabulary without a known type or a comment."""
     found = []
     for name, word in words.items():
         where = f"schemas/vocabulary.toml [{name}]"
@@ -398,9 +407,9 @@ def word_problems(words: Mapping[str, Mapping[str, str]]) -> list[str]:
 
 
 def version_problems(digests: Mapping[int, str], digest: str) -> list[str]:
-    """A changed column is a new version of the tables: without it, an audit would not convert the tables that it finds.
+    """Find changed columns without a new version, which audits need to convert stored tables.
 
-    digests: of each version of the tables; digest: of the columns as they are.
+    digests: version of the tables -> digest. digest: of the current columns.
     """
     newest = max(digests)
     if digests[newest] == digest:
@@ -413,11 +422,11 @@ def version_problems(digests: Mapping[int, str], digest: str) -> list[str]:
 
 
 def machine_problems(machines: Mapping[str, tuple[str, ...]], moves: Iterable[schemas.Move]) -> list[str]:
-    """Every state that a move names exists, nothing stands twice, `since` is a version."""
+    """Find moves with unknown states, repeated states and moves, and a `since` that is no version."""
     found = []
     for machine, states in machines.items():
         twice = sorted({state for state in states if states.count(state) > 1})
-        found += [f"schemas/machines/{machine}.toml: state {state} stands twice" for state in twice]
+        found += [f"schemas/machines/{machine}.toml: state {state} is listed twice" for state in twice]
     seen = set()
     for move in moves:
         where = f"schemas/machines/{move.machine}.toml"
@@ -426,7 +435,7 @@ def machine_problems(machines: Mapping[str, tuple[str, ...]], moves: Iterable[sc
             if state not in machines.get(move.machine, ()):
                 found.append(f"{where}: {named}: there is no state {state}")
         if (move.machine, move.from_state, move.to_state) in seen:
-            found.append(f"{where}: {named} stands twice")
+            found.append(f"{where}: {named} is listed twice")
         seen.add((move.machine, move.from_state, move.to_state))
         if not VERSION.fullmatch(str(move.since)):
             found.append(f"{where}: {named}: since = {move.since!r} is no version")
@@ -434,7 +443,7 @@ def machine_problems(machines: Mapping[str, tuple[str, ...]], moves: Iterable[sc
 
 
 def check_problems(checks: Iterable[schemas.Statement], known: list[str]) -> list[str]:
-    """Every check has its header, a severity that is known, and the columns that a finding is made of."""
+    """Find checks with an incomplete header, an unknown severity, or without a column of findings."""
     found = []
     for check in checks:
         where = f"schemas/checks/{check.name}.sql"
@@ -452,14 +461,14 @@ def check_problems(checks: Iterable[schemas.Statement], known: list[str]) -> lis
             found.append(f"{where}: thresholds: names those that the query calls, {', '.join(sorted(called)) or 'none'}")
         states = {move.to_state for move in schemas.moves()}
         if nothing := check.listed("only") - {
-            *SPELLS,
+            *EPISODES,
             *INPUTS,
             *INPUT_TABLES,
             *INPUT_FACTS,
             *states,
             *(rule.name for rule in built_in().rules),
         }:
-            found.append(f"{where}: only: no event type, spell, state or kind of input is called {', '.join(sorted(nothing))}")
+            found.append(f"{where}: only: no event type, episode, state or kind of input is called {', '.join(sorted(nothing))}")
         if unknown := set(check.header) - {
             *CHECK_HEADER,
             "also",
@@ -479,10 +488,10 @@ def check_problems(checks: Iterable[schemas.Statement], known: list[str]) -> lis
             except ValueError as error:
                 found.append(f"{where}: candidates: {error}")
         if "TODO" in check.sql:
-            found.append(f"{where}: TODO: fill in what the template leaves open")
+            found.append(f"{where}: TODO: replace the TODO of the template")
         body = re.sub(r"--[^\n]*", "", check.sql)
         if UNORDERED.search(body):
-            found.append(f"{where}: a slice of what collect_list brings in no order: sort it, or each run names other records")
+            found.append(f"{where}: a slice of an unsorted collect_list: sort it, or each run names other records")
         if BY_HASH.search(body):
             found.append(f"{where}: records in the order of their ids, which are hashes: take earliest_records")
         found += [f"{where}: {text}" for text in _clock_problems(body)]
@@ -498,7 +507,7 @@ def check_problems(checks: Iterable[schemas.Statement], known: list[str]) -> lis
 
 
 def _thresholds_of(one: schemas.Statement) -> set[str]:
-    """Return the thresholds that a query calls, and for a check those of the facts that it reads."""
+    """Return the thresholds that a query calls, including those of the facts that it reads."""
     body = re.sub(r"--[^\n]*", "", one.sql)
     called = {name for name in schemas.thresholds() if re.search(rf"\b{name}\(", body)}
     return called.union(
@@ -511,7 +520,7 @@ def _reads(body: str, table: str) -> bool:
 
 
 def wording_problems(checks: Sequence[schemas.Statement], words: Mapping[str, wording.Wording]) -> list[str]:
-    """Return what is wrong with the words of checks: templates that do not fit the facts, facts that none names, private words, long texts."""
+    """Find templates that do not fit the facts, facts that no template uses, private words and long texts."""
     found = []
     names = {check.name for check in checks}
     found += [f"schemas/checks/{name}.sql: no wording: add schemas/checks/{name}.md" for name in sorted(names - words.keys())]
@@ -553,11 +562,11 @@ def _private_words(text: str) -> Iterator[str]:
 
 
 def _style_problems(words: wording.Wording) -> Iterator[str]:
-    """What of `words` a reader would stumble over: private words, long titles and sentences."""
+    """Find private words, and long titles and sentences."""
     texts = {"name": words.name, "why": words.why, **{name: wording.plain(getattr(words, name)) for name in wording.TEMPLATES}}
     for name, text in texts.items():
         if "TODO" in text:
-            yield f"{name}: TODO: fill in what the template leaves open"
+            yield f"{name}: TODO: replace the TODO of the template"
         yield from (f"{name}: {problem}" for problem in _private_words(text))
     if len(words.name) > NAME_LENGTH:
         yield f"name: longer than {NAME_LENGTH} characters"
@@ -568,7 +577,7 @@ def _style_problems(words: wording.Wording) -> Iterator[str]:
 
 
 def command_problems(commands: Mapping[str, wording.Command], words: Mapping[str, wording.Wording]) -> list[str]:
-    """Return what is wrong with the commands of Kafka: versions that do not rise, and names that no advice uses."""
+    """Find commands of Kafka whose versions are not in order, or that no advice uses."""
     found = []
     used = set().union(*(wording.problem(of_check.advice, ())[1] for of_check in words.values()))
     for name, command in commands.items():
@@ -583,7 +592,7 @@ def command_problems(commands: Mapping[str, wording.Command], words: Mapping[str
 
 
 def threshold_problems(limits: Mapping[str, schemas.Limit], queries: Sequence[schemas.Statement]) -> list[str]:
-    """Return what is wrong with thresholds: a sentence says what each limits, its unit is in its name, a query calls it.
+    """Find thresholds without a meaning, without their unit in the name, or that no query calls.
 
     queries: checks and facts.
     """
@@ -604,17 +613,20 @@ def threshold_problems(limits: Mapping[str, schemas.Limit], queries: Sequence[sc
 
 
 def _clock_problems(body: str) -> Iterator[str]:
-    """What is wrong with how a query reads `clocks`, the end of the logs of each cluster. body: a query without comments."""
+    """Find what is wrong with how a query reads `clocks`, the end of each cluster's logs.
+
+    body: a query without comments.
+    """
     for alias in sorted(set(re.findall(r"\bJOIN clocks (\w+)", body))):
         if not re.search(rf"\b{alias}\.(?:now|incarnation|version_number|kafka_version)\b", body.replace(f"{alias}.cluster", "")):
             yield "it joins clocks and reads neither its moment nor its incarnation nor its version"
         lasts = re.search(rf"coalesce\([\w.]+, (?:max\()?{alias}\.now\b|\b{alias}\.now AS last_seen\b", body)
         if lasts and f"{alias}.incarnation" not in body:
-            yield "what it takes to last until the end of the logs may be of an earlier incarnation: join clocks by incarnation, too"
+            yield "a finding that lasts until the end of the logs may be of an earlier incarnation: join clocks by incarnation, too"
 
 
 def _coverage_problems(check: schemas.Statement, body: str) -> Iterator[str]:
-    """What is wrong with the coverage that a check names. body: its query without comments."""
+    """Find what is wrong with the coverage that a check names. body: its query without comments."""
     try:
         kinds = check.needs.kinds
     except ValueError as error:
@@ -622,10 +634,10 @@ def _coverage_problems(check: schemas.Statement, body: str) -> Iterator[str]:
             yield f"needs: {error}"
         return
     if kinds == ("partition",) and "partition_spells" not in body:
-        yield "needs: partition is kept by partition_spells alone, which the query does not read"
+        yield "needs: only partition_spells enforces `partition`, and the query does not read it"
     is_silent = "lines" in kinds and ABSENCE.search(body) is not None
     if is_silent and not check.header.get("silence"):
-        yield "it concludes from absence (an anti join, NOT EXISTS, what has no end): name the logs that it needs, or say under `silence` why lines that are missing raise no finding"
+        yield "it concludes from absence (an anti join, NOT EXISTS, a missing end): name the logs that it needs, or say under `silence` why missing lines raise no finding"
     if check.header.get("silence") and not is_silent:
         yield "silence: the query concludes nothing from absence"
     if "by_absence" in check.listed("also") and all(schemas.coverage()[kind].condition is None for kind in kinds):
@@ -634,9 +646,9 @@ def _coverage_problems(check: schemas.Statement, body: str) -> Iterator[str]:
 
 @cache
 def filled_columns() -> dict[str, tuple[frozenset[str], frozenset[str]]]:
-    """Event type -> the columns of `events` that its rule may fill, and those that it fills in each of its samples.
+    """Return event type -> columns that its rule may fill, and those that it fills in all samples.
 
-    node is that of the file where a line names none.
+    node is always filled: a line without one has that of its file.
     """
     parser, found = Parser(built_in()), dict[str, tuple[frozenset[str], frozenset[str]]]()
     for rule in built_in().rules:
@@ -651,9 +663,10 @@ def filled_columns() -> dict[str, tuple[frozenset[str], frozenset[str]]]:
 
 
 def column_problems(check: schemas.Statement) -> list[str]:
-    """Columns of `events` that a query reads of event types none of which fills them, or requires of one that does not.
+    """Find columns of `events` that a query reads and its event types do not fill.
 
-    What is looked at is a SELECT from audited_events alone that names its event types: `event_type = 'a'`, `event_type IN ('a', 'b')`.
+    A column that it requires must be filled by all of them.
+    Only a SELECT from audited_events alone is checked, if it names its event types: `event_type = 'a'`, `event_type IN ('a', 'b')`.
     """
     where, filled, words = f"schemas/checks/{check.name}.sql", filled_columns(), schemas.vocabulary().keys()
     found = []
@@ -685,7 +698,7 @@ def column_problems(check: schemas.Statement) -> list[str]:
 
 
 def cause_problems(rules: Iterable[schemas.CauseRule], checks: Collection[str]) -> list[str]:
-    """Return what is wrong with rules of causes.toml: names that are no check, unknown kinds, and checks that follow from each other."""
+    """Find rules of causes.toml with unknown checks or kinds, and checks that follow from each other."""
     where, found = "schemas/causes.toml", []
     follow: dict[str, set[str]] = defaultdict(set)
     for rule in rules:
@@ -704,14 +717,17 @@ def cause_problems(rules: Iterable[schemas.CauseRule], checks: Collection[str]) 
                 reached.add(name)
                 left += follow.get(name, ())
         if check in reached:
-            found.append(f"{where} [{check}]: it follows from its own effects; take one of the rules out")
+            found.append(f"{where} [{check}]: it follows from its own effects; remove one of the rules")
     return found
 
 
 def silence_problems(
     rules: Iterable[Rule], checks: Sequence[schemas.Statement], listed: Mapping[str, Mapping[str, Any]]
 ) -> list[str]:
-    """Failures that nothing is made of: of each rule that says `failed`, or has a sample at ERROR or FATAL, a check or `unreported.toml` names it."""
+    """Find rules of failures that neither a check reads nor `unreported.toml` lists.
+
+    A rule is about a failure if it says `failed`, or has a sample at ERROR or FATAL.
+    """
     where, found = "schemas/unreported.toml", []
     groups = {name: group for name, group in listed.items() if name != "states"}
     reasons: dict[str, str] = {}
@@ -730,7 +746,7 @@ def silence_problems(
         f"{name} reports a failure and no check reads it: write a check, or list it in {where} with the reason"
         for name in sorted(loud - reported - reasons.keys())
     ]
-    found += [f"{where} [{reasons[name]}]: {name} feeds a check: take it out" for name in sorted(reported & reasons.keys())]
+    found += [f"{where} [{reasons[name]}]: {name} feeds a check: remove it" for name in sorted(reported & reasons.keys())]
     found += [f"{where} [{reasons[name]}]: no rule called {name} reports a failure" for name in sorted(reasons.keys() - loud)]
     known = {check.name for check in checks}
     found += [
@@ -746,7 +762,7 @@ def _is_loud(rule: Rule) -> bool:
 
 
 def _event_types(condition: exp.Expr) -> set[str] | None:
-    """The event types that a condition names."""
+    """Return the event types that a condition names; None where it names none."""
     if isinstance(condition, exp.Paren):
         return _event_types(condition.this)
     if isinstance(condition, exp.EQ) and isinstance(condition.this, exp.Column) and condition.this.name == "event_type":
@@ -757,7 +773,7 @@ def _event_types(condition: exp.Expr) -> set[str] | None:
 
 
 def table_columns() -> dict[str, list[str]]:
-    """Table -> its columns, as schemas/tables defines them."""
+    """Return table -> its columns, from schemas/tables."""
     found = {}
     for table in schemas.statements("tables"):
         names: list[str] = []
@@ -771,7 +787,7 @@ def table_columns() -> dict[str, list[str]]:
 
 
 def contract_problems(contracts: Mapping[str, Mapping[str, Any]], tables: Mapping[str, list[str]]) -> list[str]:
-    """Contracts are about tables and columns that there are."""
+    """Find contracts about unknown tables and columns, and contracts with wrong rules."""
     found = []
     for table, contract in contracts.items():
         where = f"schemas/contracts/{table}.toml"
@@ -795,7 +811,7 @@ def contract_problems(contracts: Mapping[str, Mapping[str, Any]], tables: Mappin
 
 
 def _table_rule_problems(rule: Mapping[str, Any], tables: Collection[str]) -> list[str]:
-    """A rule has words and a query, and the query reads the rows that are validated."""
+    """Find a rule without words or a query, and a query that does not read the validated rows."""
     if set(rule) - {"shows"} != {"words", "violations"} or not rule["words"]:
         return ["a rule has `words` and `violations`, and it may have `shows`"]
     read = set(re.findall(r"\{(\w+)\}", rule["violations"]))

@@ -1,8 +1,8 @@
-"""Envelopes: what a collector, a shell or a mail program has put around the lines of a log. Found in the file itself, not listed.
+"""Learn and remove envelopes: text of a collector, shell or mail program around lines of a log.
 
-A file whose lines begin with a known header has none. Else its first lines are looked into: a prefix that repeats before the header, a JSON
-string or a CSV field that begins with one, or one inside of the other. What is learned holds for the whole file. Text inside of a message
-begins no record: the header stands directly behind the learned prefix, or at the very beginning of the string.
+A file whose lines begin with a known header has no envelope. Else the envelope is learned from the first lines: a prefix that repeats before
+the header, a JSON string or a CSV field that begins with one, or one inside of the other. It applies to the whole file. A header begins a
+record only directly after the learned prefix, or at the beginning of the string: a message may quote a header.
 """
 
 import csv
@@ -32,38 +32,38 @@ from parsers.records import (
     time_text,
 )
 
-# lines that an envelope is learned from, and characters of each that are looked into
+# most lines that an envelope is learned from; most characters of a prefix; most layers
 MOST_LINES = 1_000
 LONGEST_PREFIX = 300
 DEEPEST = 4
-# a prefix is one where it is before this part of the lines, or before so many records
+# a prefix must be before this share of the lines, or before this number of records
 LEAST_SHARE, ENOUGH = 0.5, 20
-# of the records of a JSON log that hold a line of another log
+# least share of the records of a JSON log that contain a line of another log
 LEAST_INSIDE = 0.2
-# values of a part of a prefix that names a source: a host, a container
+# most different sources (hosts, containers) of one file
 MOST_SOURCES = 200
-# shapes of a prefix, of several programs in one file
+# most shapes of prefixes, for files of several programs
 MOST_SHAPES = 8
-# characters behind each line
+# most characters of a suffix
 LONGEST_SUFFIX = 60
-# characters of a name that is shown
+# most characters of a column's name
 SHOWN = 40
-# fields of a row that are looked into
+# most fields of a row that are examined
 MOST_COLUMNS = 40
-# lines that a quoted CSV field may have, and characters that a row may have
+# most lines of a quoted CSV field, most characters of a row
 LONGEST_FIELD = 2_000
 LONGEST_ROW = LONGEST_REST + LONGEST_LINE
 csv.field_size_limit(LONGEST_ROW)
-# brackets around an object of a JSON document, and characters that it may have
+# most brackets around an object of a JSON document, most characters of an object
 MOST_AROUND = 8
 LONGEST_DOCUMENT = 4 * LONGEST_ROW
-# columns that a terminal may have
+# possible widths of a terminal, in columns
 WIDTHS = range(40, 500)
 DELIMITERS = {",": "CSV", "\t": "TSV", ";": "CSV with semicolons"}
 EVERY = "*"
-# in what names of hosts, pods, containers and files say of the node
+# node in a name of a host, pod, container or file
 NODE_NAME = re.compile(r"(?<![A-Za-z])(?:broker|node|kafka|controller|server)[-_.]?(\d{1,9})(?![\d\[])", re.IGNORECASE)
-# keys of what names a source
+# keys whose values name a source
 SOURCE_KEY = re.compile(
     r"(?:^|[._])(?:host|hostname|name|pod|pod_name|container|container_name|container_id|source|file|filename|path|node|stream|service)$"
 )
@@ -78,7 +78,7 @@ _IS_TIME = re.compile(_TIME)
 _OF_A_LOG = re.compile(r"TRACE|DEBUG|INFO|WARN|ERROR|FATAL|kafka|state\.change", re.IGNORECASE)
 _DECODER = json.JSONDecoder()
 SESSION = "session of script(1)"
-# what begins and ends a log in a text: in Markdown, Jira, HTML, script(1), kubectl describe
+# kind of text -> patterns of the begin and the end of a log in it
 _FENCES = {
     "block of Markdown": (r"\s{0,3}(?:```|~~~)[\w+.\-]{0,20}", r"(?:```|~~~)\s{0,9}"),
     "block of Jira": (r"\{(?:noformat|code)(?::[^}\n]{0,100})?\}", r"\{(?:noformat|code)\}\s{0,9}"),
@@ -89,9 +89,9 @@ _FENCES = {
     ),
     "kubectl describe": (r"\s{2,20}Message:\s{1,20}", r"\s{2,20}(?:Exit Code|Started):\s[^\n]*"),
 }
-# characters at the end of a line in which the end of a block is looked for
+# characters at the end of a line in which the end of a block is searched
 LONGEST_CLOSING = 1_000
-# what text is changed to by what it was copied from or sent through
+# changes of text by programs that it was copied from or sent through
 _LIGATURES = {0xFB00: "ff", 0xFB01: "fi", 0xFB02: "fl", 0xFB03: "ffi", 0xFB04: "ffl"}
 _LIGATURE = re.compile("[\ufb00-\ufb04]")
 _PAGE = re.compile(r"\s{0,60}(?:Page )?\d{1,4}(?: (?:of|/) \d{1,4})?\s{0,60}")
@@ -130,7 +130,7 @@ def envelope_entries() -> dict[str, dict[str, Any]]:
 
 @cache
 def known_forms() -> tuple[KnownForm, ...]:
-    """Return the envelopes that have a name."""
+    """Return the envelopes of envelopes.toml, which have names."""
     found = []
     for entry in envelope_entries().values():
         names = (frozenset(entry.get(kind, ())) for kind in ("keys", "columns"))
@@ -139,13 +139,13 @@ def known_forms() -> tuple[KnownForm, ...]:
 
 
 def _form_of(names: Collection[str], kind: str) -> str:
-    """The name of the form with most of some keys or columns. kind: keys, columns."""
+    """Return the name of the known form that has most of the names. kind: keys, columns."""
     found = [known for known in known_forms() if getattr(known, kind) and getattr(known, kind) <= set(names)]
     return max(found, key=lambda known: len(getattr(known, kind))).name if found else ""
 
 
 def _keys(content: Any, path: str = "") -> Iterator[str]:
-    """The keys of a JSON object, as envelopes.toml has them."""
+    """Yield the keys of a JSON object in the notation of envelopes.toml."""
     if isinstance(content, Mapping):
         for key, value in content.items():
             yield f"{path}{key}"
@@ -154,14 +154,14 @@ def _keys(content: Any, path: str = "") -> Iterator[str]:
 
 @dataclass(frozen=True)
 class Prefix:
-    """What stands before each line. pattern: with a group `source` for each part that names where the line comes from."""
+    """Text before each line. patterns: with a group for each part that names the source of the line."""
 
     patterns: tuple[str, ...]
     example: str
 
     @property
     def about(self) -> str:
-        """For a person."""
+        """Return a description for people."""
         name = next(
             (known.name for known in known_forms() if known.prefix and _compiled(known.prefix).fullmatch(self.example)), ""
         )
@@ -170,70 +170,77 @@ class Prefix:
 
 @dataclass(frozen=True)
 class Fence:
-    """A block of a text: what is outside of it belongs to no record. kind: of _FENCES."""
+    """A block of a text; lines outside of it belong to no record. kind: of _FENCES."""
 
     kind: str
 
     @property
     def about(self) -> str:
-        """For a person."""
+        """Return a description for people."""
         return self.kind
 
 
 @dataclass(frozen=True)
 class Changed:
-    """Text that differs from what was written in some characters. kind: LIGATURES, ENTITIES, QUOTED_PRINTABLE, TABS, CARETS."""
+    """Text in which some characters were changed.
+
+    kind: LIGATURES, ENTITIES, QUOTED_PRINTABLE, TABS, CARETS.
+    """
 
     kind: str
 
     @property
     def about(self) -> str:
-        """For a person."""
+        """Return a description for people."""
         return self.kind
 
 
 @dataclass(frozen=True)
 class Suffix:
-    """What is behind each line: tags, marks of line ends. Blanks: as many as there are."""
+    """Text after each line: tags, marks of line ends. One blank means any number of blanks."""
 
     text: str
 
     @property
     def about(self) -> str:
-        """For a person."""
+        """Return a description for people."""
         return f"suffix {self.text!r}" if self.text.strip() else "lines filled with blanks"
 
 
 @dataclass(frozen=True)
 class Wrapped:
-    """Lines as a terminal of a width shows them: longer ones go on in the next line."""
+    """Lines that a terminal has wrapped at a width."""
 
     width: int
 
     @property
     def about(self) -> str:
-        """For a person."""
+        """Return a description for people."""
         return f"lines wrapped at {self.width} columns"
 
 
 @dataclass(frozen=True)
 class JsonText:
-    """JSON that is spread over lines, or several objects a line. depth: how many brackets are around each object that is taken out."""
+    """JSON that is spread over lines, or has several objects per line.
+
+    depth: number of brackets around each object.
+    """
 
     depth: int
 
     @property
     def about(self) -> str:
-        """For a person."""
+        """Return a description for people."""
         return "JSON document" if self.depth else "JSON objects"
 
 
 @dataclass(frozen=True)
 class JsonString:
-    """A JSON object a line, in which a string is the line of the log. path: its keys; EVERY for each item of a list.
+    """One JSON object per line, in which a string is the line of the log.
 
-    lines: each string is one line, and ends with a line end where it is whole; else it is a whole record, or (several) some records.
-    form: name among `known_forms`; empty: it is none of them.
+    path: keys of the string; EVERY: each item of a list.
+    lines: each string is one line, and ends with a line end unless it is cut; else it is a whole record or, with `several`, some records.
+    form: name among `known_forms`; empty: none of them.
     """
 
     path: tuple[str, ...]
@@ -243,15 +250,16 @@ class JsonString:
 
     @property
     def about(self) -> str:
-        """For a person."""
+        """Return a description for people."""
         return f"{self.form} JSON".lstrip() + (f", string {'.'.join(self.path)}" if self.path else " strings")
 
 
 @dataclass(frozen=True)
 class Column:
-    """A row of CSV or TSV, a field of which is the line of the log. to_the_end: the last one, with whatever delimiters are in it.
+    """A row of CSV or TSV, one field of which is the line of the log.
 
-    several: a field may hold several records. form: name among `known_forms`; empty: it is none of them.
+    to_the_end: the last field, which may contain delimiters.
+    several: a field may contain several records. form: name among `known_forms`; empty: none of them.
     """
 
     delimiter: str
@@ -263,7 +271,7 @@ class Column:
 
     @property
     def about(self) -> str:
-        """For a person."""
+        """Return a description for people."""
         return f"{self.form} {DELIMITERS[self.delimiter]}, column {self.name or self.index + 1}".lstrip()
 
 
@@ -271,9 +279,9 @@ Layer = Prefix | Suffix | Fence | Changed | Wrapped | JsonText | JsonString | Co
 
 
 class Contradiction(NamedTuple):
-    """A record of a node that names itself, in an envelope that names another one.
+    """A record whose log ident has another node than its envelope.
 
-    line: its number among those that the envelope was learned from. nodes: how many different ones the names in these lines give.
+    line: its number among the lines that the envelope was learned from. nodes: number of different nodes in the names of these lines.
     """
 
     line: int
@@ -283,16 +291,16 @@ class Contradiction(NamedTuple):
 
     @property
     def about(self) -> str:
-        """For a person."""
+        """Return a description for people."""
         return f"only as log lines name it: line {self.line:,} is of node {self.own}, but its envelope names {self.named}"
 
 
 @dataclass(frozen=True)
 class Envelope:
-    """What is around the lines of a file, from the outermost to the innermost layer; none: nothing is.
+    """The text around the lines of a file, from the outermost to the innermost layer; no layers: none.
 
-    names_node: its names tell the node.  contradiction: the record because of which they do not.  bare: its records have no time stamps, but for what the envelope says.
-    sources: streams that take turns in the lines that it was learned from.
+    names_node: its names give the node.  contradiction: the record because of which they do not.  bare: its records have no time stamps of
+    their own.  sources: number of alternating streams in the lines that it was learned from.
     """
 
     layers: tuple[Layer, ...]
@@ -303,20 +311,24 @@ class Envelope:
 
     @property
     def is_of_lines(self) -> bool:
-        """Whether each line of the file is a line of one log, whatever is before it: a file may be read in parts."""
+        """Return whether each line is a line of one log with a prefix, so that the file may be split."""
         return self.sources == 1 and not self.bare and all(isinstance(layer, Prefix) for layer in self.layers)
 
     @property
     def about(self) -> str:
-        """For a person: `JSON, string log, then prefix '> '`."""
+        """Return a description for people, such as `JSON, string log, then prefix '> '`."""
         return ", then ".join(layer.about for layer in self.layers)
 
 
 class Inside(NamedTuple):
-    """A line of the log. begins: whether a record may begin with it. own: a line as it was written, no event.
-    outside: a line of the text around the log, which belongs to no record.
+    """A line of the log without its envelope.
 
-    What the envelope says of it: source: tells streams that take turns apart; names: of hosts, containers, files; ts.
+    begins   a record may begin with it
+    own      a line as it was written, no event of a collector
+    outside  a line of the text around the log, which belongs to no record
+    source   distinguishes alternating streams, by the envelope
+    names    of hosts, containers and files in the envelope
+    ts       time stamp of the envelope
     """
 
     text: str
@@ -332,7 +344,7 @@ class Inside(NamedTuple):
 
 
 def _strings(value: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], str]]:
-    """(path, text) of every string in a JSON value."""
+    """Yield (path, text) of every string in a JSON value."""
     if isinstance(value, str):
         yield path, value
     elif isinstance(value, dict):
@@ -344,7 +356,7 @@ def _strings(value: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str
 
 
 def _at(value: Any, path: Sequence[str]) -> Iterator[str]:
-    """The strings at a path."""
+    """Yield the strings at a path."""
     if not path:
         if isinstance(value, str):
             yield value
@@ -355,12 +367,15 @@ def _at(value: Any, path: Sequence[str]) -> Iterator[str]:
         yield from _at(value[path[0]], path[1:])
 
 
-# behind a JSON string: other items of a list, other fields of logfmt
+# text after a JSON string: other items of a list, other fields of logfmt
 _AFTER_STRING = re.compile(r"\s{0,60},?\s{0,60}|\s{1,60}[\w.\-]{1,60}=[^\n]*")
 
 
 def _object(text: str) -> Any:
-    """The JSON object, list or string that a line is, or as Python prints one; None where it is none."""
+    """Parse a line that is a JSON object, list or string, or one as Python prints it.
+
+    None where it is none.
+    """
     if text[:1] == '"':
         return _string(text) or _of_python(text)
     if text[:1] in {"'", "(", "b"}:
@@ -374,7 +389,7 @@ def _object(text: str) -> Any:
     return value if text[end:].strip() in {"", ","} else None
 
 
-# a string, bytes, or what is around them
+# a string or bytes as Python prints them, or text around them
 _PYTHON = re.compile(
     r"""(b?(?:'(?:[^'\\\n]|\\[^\n])*+'|"(?:[^"\\\n]|\\[^\n])*+"))|[\[\]{}(),:\s]++|-?\d++(?:\.\d++)?+|None|True|False"""
 )
@@ -383,7 +398,7 @@ _CONSTANTS = {"None": "null", "True": "true", "False": "false"}
 
 
 def _of_python(text: str) -> Any:
-    """The object, list or string that a line is as Python prints it; None where it is none."""
+    """Parse a line that is an object, list or string as Python prints it; None where it is none."""
     parts, at = [], 0
     try:
         while at < len(text):
@@ -401,7 +416,7 @@ _ESCAPED = {"n": "\n", "t": "\t", "r": "\r"}
 
 
 def _without_escapes(literal: str) -> str:
-    """The string that Python prints like this. Raises ValueError where it is none."""
+    """Parse a string literal of Python. Raises ValueError where it is none."""
 
     def character(found: re.Match[str]) -> str:
         code = found.group(1) or found.group(2) or found.group(3)
@@ -418,7 +433,10 @@ def _without_escapes(literal: str) -> str:
 
 
 def _string(text: str) -> str | None:
-    """The JSON string that a line begins with; None where it is none, or a row of CSV."""
+    """Parse the JSON string at the beginning of a line.
+
+    None where there is none, or the line is a row of CSV.
+    """
     try:
         value, end = _DECODER.raw_decode(text)
     except (ValueError, RecursionError):
@@ -427,12 +445,12 @@ def _string(text: str) -> str | None:
 
 
 def _is_time(text: str) -> bool:
-    """Whether an item of a list is the time beside a line."""
+    """Return whether an item of a list is the time of a line."""
     return text.isdecimal() or time_text(text) is not None
 
 
 def _time_of(content: Any) -> str | None:
-    """The time that a JSON object gives for its line."""
+    """Return the time that a JSON object gives for its line."""
     if isinstance(content, dict):
         for key in TIME_KEYS:
             value = content.get(key)
@@ -445,12 +463,12 @@ def _time_of(content: Any) -> str | None:
 
 
 def printed(line: str) -> str:
-    """The line without what no layout prints."""
+    """Return a line without characters that no layout prints."""
     return NOT_PRINTED.sub("", line) if is_odd(line) else line
 
 
 def _fields(text: str, delimiter: str) -> list[str]:
-    """The fields of a row, which may have several lines; none where it is too long or is no row."""
+    """Return the fields of a row, which may have several lines; none where it is too long or no row."""
     try:
         return next(csv.reader([part + "\n" for part in text.split("\n")], delimiter=delimiter), [])
     except csv.Error:
@@ -458,26 +476,26 @@ def _fields(text: str, delimiter: str) -> list[str]:
 
 
 class Opener:
-    """Takes the lines of one file out of its envelope. It remembers what goes on in the next line."""
+    """Removes the envelope from the lines of one file. It keeps lines that continue in the next one."""
 
     def __init__(self, envelope: Envelope) -> None:
         self._layers = envelope.layers
         self._prefixes = {
             layer: [_compiled(pattern) for pattern in layer.patterns] for layer in self._layers if isinstance(layer, Prefix)
         }
-        # by layer: the lines of a row with a quoted field that is not closed yet
+        # by layer: the lines of a row whose quoted field is still open
         self._rows: dict[int, list[Inside]] = {}
         self._quotes: dict[int, int] = {}
         self._sizes: dict[int, int] = {}
-        # of lines that a collector has cut, by source
+        # by source: the beginning of a line that a collector has cut
         self._begun: dict[tuple[str, ...], str] = {}
-        # by layer: whether the log has begun; a line that may go on; a document that is open
+        # by layer: whether the log has begun; a line that may continue; an open document
         self._is_inside: dict[int, bool] = {}
-        self._going_on: dict[int, Inside] = {}
+        self._unfinished: dict[int, Inside] = {}
         self._documents: dict[int, _Objects] = {}
 
     def __call__(self, line: str) -> Iterator[Inside]:
-        """What the line is, or brings to an end."""
+        """Yield the lines of the log that end with this line."""
         return self._open(Inside(printed(line)), 0)
 
     def _open(self, line: Inside, at: int) -> Iterator[Inside]:
@@ -509,7 +527,7 @@ class Opener:
                 yield from self._open(some, at + 1)
 
     def _opened(self, value: Inside, at: int, several: bool) -> Iterator[Inside]:
-        """The lines of a string; only its first one may begin a record, unless there are several."""
+        """Yield the lines of a string; only its first one may begin a record, unless it has several records."""
         for number, text in enumerate(split_lines(value.text)):
             begins = value.begins and (several or not number)
             yield from self._open(
@@ -522,13 +540,13 @@ class Opener:
             if (found := opens.match(line.text)) and not closes.fullmatch(line.text, found.end()):
                 self._is_inside[at] = True
                 rest = line.text[found.end() :]
-                # the rest of the line is a line of the log, or says what the block is
+                # the rest is a line of the log, or describes the block
                 yield line._replace(text=rest, outside=not rest.strip())
             else:
                 yield line._replace(outside=True)
             return
         if found := closes.search(line.text, max(0, len(line.text) - LONGEST_CLOSING)):
-            # behind a prompt is the next output
+            # the output of another command follows a prompt
             self._is_inside[at] = layer.kind == SESSION
             yield line._replace(text=line.text[: found.start()], outside=not found.start())
             if found.start():
@@ -537,28 +555,28 @@ class Opener:
         yield line
 
     def _whole_lines(self, layer: Changed | Wrapped, line: Inside, at: int) -> Iterator[Inside]:
-        """Lines as they were written; one that goes on waits for the next one."""
-        before = self._going_on.pop(at, None)
+        """Yield lines as they were written; a line that continues waits for the next one."""
+        before = self._unfinished.pop(at, None)
         if isinstance(layer, Wrapped):
             if before is not None and (not self._is_rest(line.text) or len(before.text) > LONGEST_ROW):
                 yield before
                 before = None
             whole = line if before is None else before._replace(text=before.text + line.text)
             if len(line.text) == layer.width:
-                self._going_on[at] = whole
+                self._unfinished[at] = whole
                 return
             yield whole
         elif layer.kind == QUOTED_PRINTABLE:
             whole = line if before is None else before._replace(text=before.text + line.text)
             if _SOFT_BREAK.search(line.text) and len(whole.text) < LONGEST_ROW:
-                self._going_on[at] = whole._replace(text=whole.text[:-1])
+                self._unfinished[at] = whole._replace(text=whole.text[:-1])
                 return
             yield whole._replace(text=quopri.decodestring(whole.text.encode("utf-8", "replace")).decode("utf-8", "replace"))
         elif layer.kind != LIGATURES or not _PAGE.fullmatch(line.text):
             yield line._replace(text=_changed_back(layer.kind, line.text))
 
     def _is_rest(self, text: str) -> bool:
-        """Whether a line may be the rest of the one before it."""
+        """Return whether a line may be the rest of the previous one."""
         return not STACK_TRACE.match(text) and not _STAMP.match(text)
 
     def _without_prefix(self, layer: Prefix, line: Inside) -> Inside:
@@ -577,7 +595,7 @@ class Opener:
     def _of_json(self, layer: JsonString, line: Inside) -> Iterator[Inside]:
         content = _object(line.text)
         if content is None:
-            # another program's line, or one that is cut off
+            # a line of another program, or a truncated one
             return
         named = tuple(
             text
@@ -632,29 +650,29 @@ class Opener:
             )
 
     @property
-    def held(self) -> int:
-        """Lines that are held back until the next one."""
+    def pending(self) -> int:
+        """Return the number of lines that wait for the next one."""
         documents = sum(one.lines for one in self._documents.values())
-        return sum(map(len, self._rows.values())) + len(self._begun) + len(self._going_on) + documents
+        return sum(map(len, self._rows.values())) + len(self._begun) + len(self._unfinished) + documents
 
     def close(self) -> Iterator[Inside]:
-        """What a collector has cut and never ended, and the lines of a row that never ends."""
+        """Yield lines and rows that have not ended."""
         for source, text in self._begun.items():
             yield Inside(text, source=source)
         for row in self._rows.values():
             yield from (line._replace(begins=False) for line in row)
         self._begun, self._rows = {}, {}
-        for at, line in sorted(self._going_on.items()):
+        for at, line in sorted(self._unfinished.items()):
             layer = self._layers[at]
             if isinstance(layer, Changed):
                 yield from self._open(line._replace(text=_changed_back(layer.kind, line.text)), at + 1)
             else:
                 yield from self._open(line, at + 1)
-        self._going_on = {}
+        self._unfinished = {}
 
 
 def _changed_back(kind: str, text: str) -> str:
-    """The text as it was written."""
+    """Return the text as it was written."""
     if kind == ENTITIES:
         return html.unescape(text)
     if kind == LIGATURES:
@@ -665,7 +683,7 @@ def _changed_back(kind: str, text: str) -> str:
 
 
 def _without_carets(found: re.Match[str]) -> str:
-    """The letter that `cat -A` shows as these; what is none stays."""
+    """Return the letter that `cat -A` shows as these characters; other text stays."""
     shown = found.group()
     if shown == "^I":
         return "\t"
@@ -678,13 +696,16 @@ def _without_carets(found: re.Match[str]) -> str:
 
 @cache
 def _fence(kind: str) -> tuple[re.Pattern[str], re.Pattern[str]]:
-    """(what opens a block, what closes it, to the end of its line)."""
+    """Return patterns of (the begin of a block, its end with the rest of the line)."""
     opens, closes = _FENCES[kind]
     return re.compile(opens), re.compile(rf"{closes if closes[0] != chr(92) + 's' else '^' + closes}$")
 
 
 class _Objects:
-    """Takes objects out of JSON that has any line breaks. depth: brackets around each. lines: that are held back."""
+    """Extracts objects from JSON with any line breaks. depth: brackets around each.
+
+    lines: number of waiting lines.
+    """
 
     def __init__(self, depth: int) -> None:
         self._depth, self._open, self._in_string = depth, 0, False
@@ -692,7 +713,7 @@ class _Objects:
         self._size = self.lines = 0
 
     def add(self, line: str) -> Iterator[str]:
-        """The objects that end on the next line."""
+        """Yield the objects that end on this line."""
         begin = 0 if self._parts else None
         self.lines += bool(self._parts)
         for found in _JSON_MARK.finditer(line):
@@ -718,7 +739,7 @@ class _Objects:
                 self._open, self._in_string, self._parts, self._size, self.lines = 0, False, [], 0, 0
 
 
-# a quote, with what is before it; the value of an attribute as a whole
+# a quote with the text before it, or a whole attribute with its value
 _OPENING_QUOTE = re.compile(r'[\w.\-]="[^"\[\]{}\n]{0,200}"(?=[\s\]])|(?<!\\)(")')
 _BRACKETS = re.compile(r"[\s\[\]{},]*")
 _JSON_MARK = re.compile(r'\\.|["{}\[\]]')
@@ -728,7 +749,10 @@ _JSON_MARK = re.compile(r'\\.|["{}\[\]]')
 
 
 class EnvelopeReader(RecordReader):
-    """A RecordReader of a file in an envelope. Lines of several sources may take turns; a stack trace stays with its own."""
+    """A RecordReader for a file in an envelope.
+
+    Lines of several sources may alternate; each stack trace stays with its record.
+    """
 
     def __init__(self, headers: Headers, envelope: Envelope, line_no: int = 1) -> None:
         super().__init__(headers, printed, line_no=line_no)
@@ -737,9 +761,9 @@ class EnvelopeReader(RecordReader):
 
     def _feed(self, lines: Sequence[str]) -> Iterator[Record]:
         for line in lines:
-            held, found = self._opener.held, list(self._opener(line))
-            # a line that brings none, and of which nothing is held back, is no line of the log
-            self.lines += len(found) or int(self._opener.held <= held)
+            pending, found = self._opener.pending, list(self._opener(line))
+            # a line that neither yields a line nor waits is no line of the log
+            self.lines += len(found) or int(self._opener.pending <= pending)
             for inside in found:
                 yield from self._take(inside)
             self._next += 1
@@ -755,7 +779,7 @@ class EnvelopeReader(RecordReader):
             if source:
                 yield source.record()
             elif len(self._sources) >= MOST_SOURCES:
-                # a part of the prefix that is another one in each line names no source
+                # a part of the prefix that differs in each line names no source
                 yield self._sources.pop(next(iter(self._sources))).record()
             header = self._headers.of_line(inside.text)
             node = node_of(inside.names) if self._envelope.names_node else None
@@ -764,7 +788,7 @@ class EnvelopeReader(RecordReader):
             self.continued += source.add(inside)
 
     def close(self, without_last_line: bool = False) -> Iterator[Record]:
-        """The last record of each source, the latest first."""
+        """Yield the last record of each source, the latest first."""
         for inside in self._opener.close():
             self.lines += 1
             yield from self._take(inside)
@@ -774,7 +798,7 @@ class EnvelopeReader(RecordReader):
 
 
 class _Source(RecordReader):
-    """The record of one source that is being read."""
+    """The unfinished record of one source."""
 
     def __init__(self, headers: Headers, line_no: int, inside: Inside, header: Any, node: int | None) -> None:
         super().__init__(headers, printed)
@@ -782,24 +806,27 @@ class _Source(RecordReader):
         self._line_no, self._first, self._header, self._ended = line_no, inside.text, header, False
 
     def add(self, inside: Inside) -> bool:
-        """Whether a line that begins no record belongs to this one. A string of its own that is no part of a stack trace is another program's."""
+        """Add a line that begins no record; return whether it belongs to this record.
+
+        A separate string that is no part of a stack trace is of another program.
+        """
         if not inside.own and inside.begins and inside.text[:1] not in {" ", "\t"} and not STACK_TRACE.match(inside.text):
             self._ended = True
         self._add(inside.text)
         return not self._ended
 
     def end(self) -> None:
-        """No further line belongs to it."""
+        """End the record: no further line belongs to it."""
         self._ended = True
 
     def record(self) -> Record:
-        """The record, with what only the envelope says."""
+        """Return the record, completed from its envelope."""
         found = self._record()
         return found._replace(ts=found.ts or self._ts if found.fits else None, node=self._node)
 
 
 def node_of(source: Sequence[str]) -> int | None:
-    """The node that names of a source tell; None where they tell none, or several."""
+    """Return the node in the names of a source; None where they have none, or several."""
     found = {number for text in source for number in NODE_NAME.findall(text)}
     return int(found.pop()) if len(found) == 1 else None
 
@@ -808,7 +835,7 @@ def node_of(source: Sequence[str]) -> int | None:
 
 
 class _Found(NamedTuple):
-    """Layers, and in how many of the lines that were looked into a record begins with them; those that fit as a whole count twice."""
+    """Layers, and the number of records in the examined lines; a record that fits a layout counts twice."""
 
     layers: tuple[Layer, ...]
     records: int
@@ -816,7 +843,7 @@ class _Found(NamedTuple):
 
 
 def reader_of(parser: Parser, envelope: Envelope | None, bare: bool, line_no: int = 1) -> RecordReader:
-    """For the lines of one file. bare: its records have no time stamps."""
+    """Return a reader for the lines of one file. bare: its records have no time stamps."""
     if envelope is None:
         return parser.reader(bare, line_no)
     if not envelope.layers:
@@ -825,7 +852,7 @@ def reader_of(parser: Parser, envelope: Envelope | None, bare: bool, line_no: in
 
 
 class Learner:
-    """Finds the envelope of a file in its first lines."""
+    """Learns the envelope of a file from its first lines."""
 
     def __init__(self, parser: Parser) -> None:
         self._parser = parser
@@ -839,13 +866,13 @@ class Learner:
         self._head_at = compiled(heads).search
 
     def headers(self, envelope: Envelope) -> Headers:
-        """Return what records in an envelope begin with."""
+        """Return the headers of the records in an envelope."""
         return self._bare if envelope.bare else self._headers
 
     def learn(self, lines: Sequence[str]) -> Envelope | None:
-        """The envelope of a file that begins with these lines; None where it has none, or is no log."""
+        """Return the envelope of a file that begins with these lines; None where it is no log."""
         some = [printed(line) for line in lines if line.strip()][:MOST_LINES]
-        # what a plain log quotes in an envelope is a part of its messages
+        # an envelope that a plain log quotes is a part of its messages
         if any(line[0] != "{" and self._headers.begins(line) for line in some if line):
             found = self._text(some, 0, self._headers) or self._opened_row(some)
             return self._envelope(found, self._headers, some) if found else Envelope(())
@@ -867,7 +894,7 @@ class Learner:
         return replace(envelope, names_node=contradiction is None, contradiction=contradiction)
 
     def _text(self, texts: Sequence[str], depth: int, headers: Headers) -> _Found | None:
-        """What a text is that has lines of a log, besides these: blocks, characters that were changed, lines that were wrapped."""
+        """Find a layer of a text: a block, a suffix, changed characters or wrapped lines."""
         if depth >= DEEPEST or headers is not self._headers:
             return None
         layer = self._fenced(texts) or self._suffixed(texts) or self._changed(texts) or self._wrapped(texts)
@@ -880,7 +907,7 @@ class Learner:
         return inner and _Found((layer, *inner.layers), inner.records, inner.fit)
 
     def _fenced(self, texts: Sequence[str]) -> Fence | None:
-        """A block that the first record is in."""
+        """Find the block of the first record."""
         for number, text in enumerate(texts):
             for kind in _FENCES:
                 found = _fence(kind)[0].match(text)
@@ -895,7 +922,7 @@ class Learner:
         return None
 
     def _suffixed(self, texts: Sequence[str]) -> Suffix | None:
-        """What all lines end with, and without which records are whole that are not whole with it."""
+        """Find a common end of all lines without which their records fit a layout."""
         begun = [number for number, text in enumerate(texts) if self._headers.begins(text)]
         some = [text for text in texts[begun[0] : begun[-1] + 1] if text.strip()] if begun else []
         first = [texts[number] for number in begun]
@@ -916,7 +943,10 @@ class Learner:
         return None
 
     def _changed(self, texts: Sequence[str]) -> Changed | None:
-        """What was changed in all lines with a header: a log that quotes such a text has other lines, too."""
+        """Find a change of characters in all lines with a header.
+
+        A log that quotes such text has other lines, too.
+        """
         lines = [text for text in texts if self._head_at(text, 0, LONGEST_PREFIX)]
         broken = sum(map(bool, map(_SOFT_BREAK.search, texts)))
         is_said = any(map(_IS_QUOTED_PRINTABLE.fullmatch, texts))
@@ -932,7 +962,7 @@ class Learner:
         return None
 
     def _wrapped(self, texts: Sequence[str]) -> Wrapped | None:
-        """A width that no line exceeds, at which records go on in the next line."""
+        """Find a width that no line exceeds and at which records continue in the next line."""
         width = max(map(len, texts), default=0)
         full = sum(len(text) == width for text in texts)
         if width not in WIDTHS or full < 2 or full * 10 < len(texts):
@@ -944,22 +974,22 @@ class Learner:
         return layer if after > before and after * 2 > sum(map(self._headers.begins, texts)) else None
 
     def _opened_row(self, texts: Sequence[str]) -> _Found | None:
-        """Rows of CSV with a field of several records, of which the first one is before any that begins a line."""
+        """Find rows of CSV with several records in a field, the first one before any at a line's begin."""
         begun = next((number for number, text in enumerate(texts) if self._headers.begins(text)), 0)
         if not any(text.count('"') % 2 and self._quoted_head(text, ",;") for text in texts[:begun]):
             return None
         return self._column(texts, 0, self._headers, ",;")
 
     def _quoted_head(self, text: str, delimiters: str) -> bool:
-        """Whether the first quoted field of a row begins with a header."""
+        """Return whether the first quoted field of a row begins with a header."""
         before, quote, _ = text[:LONGEST_PREFIX].partition('"')
         is_row = quote and "\t" not in before and before[-1:] in ("", *delimiters)
         return bool(is_row and self._headers.begins(text[len(before) + 1 :]))
 
     def _contradiction(self, envelope: Envelope, lines: Sequence[str]) -> Contradiction | None:
-        """Return the first record of a node that says who it is and is not the one that the envelope names.
+        """Return the first record whose log ident has another node than its envelope.
 
-        One is enough for the whole file: pods are numbered in another way than nodes there, so a record that names no node would get a wrong one.
+        One such record is enough for the whole file: its pods are numbered differently from its nodes.
         """
         reader = EnvelopeReader(self._parser.headers(envelope.bare), replace(envelope, names_node=True))
         records = [*reader.feed(lines), *reader.close()]
@@ -971,7 +1001,7 @@ class Learner:
         return None
 
     def _begins(self, text: str, headers: Headers) -> bool:
-        """Whether a record begins with the text; other data may be JSON that names a level, too."""
+        """Return whether a record begins with the text; data that is no log may be JSON with a level, too."""
         return headers.begins(text) and (text[:1] != "{" or headers.of_line(text) is not None)
 
     def _learn(self, lines: Sequence[str], depth: int, headers: Headers) -> _Found | None:
@@ -979,7 +1009,7 @@ class Learner:
         first = [text for text in texts if self._begins(text, headers)]
         begun = sum(1 + (headers.of_line(text) is not None) for text in first)
         found = None
-        # what stands in JSON beside plain lines is quoted by them
+        # a log with plain lines only quotes JSON
         if depth < DEEPEST and all(text[:1] == "{" for text in first):
             found = self._json(texts, depth, headers, of_log=bool(first))
         if found and found.records >= LEAST_INSIDE * begun:
@@ -990,20 +1020,20 @@ class Learner:
             return None
         if found := self._text(texts, depth, headers) or self._documents(texts, depth, headers):
             return found
-        # what is between a prefix and a header is a part of the message, be it a tab
+        # text between a prefix and a header is a part of the message, even a tab
         if found := self._column(texts, depth, headers, ",;"):
             return found
         prefix = self._prefix(texts, depth, headers) if headers is self._headers else None
         return prefix if prefix and prefix.fit else self._column(texts, depth, headers, "\t") or prefix
 
     def _documents(self, texts: Sequence[str], depth: int, headers: Headers) -> _Found | None:
-        """JSON that is spread over lines: the objects with as few brackets around them as there are records in them."""
+        """Find JSON that is spread over lines; the outermost objects with records count."""
         if not texts or texts[0].lstrip()[:1] not in ("{", "["):
             return None
         for around in range(MOST_AROUND):
             objects = _Objects(around)
             found_objects = [one for text in texts for one in objects.add(text)]
-            # a log of JSON has an object a line
+            # a JSON log has one object per line
             if (found_objects and any("\n" in one for one in found_objects)) or (not around and len(found_objects) > len(texts)):
                 inner = self._json(found_objects, depth + 1, headers, of_log=False)
                 if inner:
@@ -1011,7 +1041,10 @@ class Learner:
         return None
 
     def _json(self, texts: Sequence[str], depth: int, headers: Headers, of_log: bool) -> _Found | None:
-        """A string in JSON objects, at least half of the lines. of_log: they are a log themselves, with a message each."""
+        """Find a string in JSON objects, at least half of the lines.
+
+        of_log: the objects are records of a log themselves.
+        """
         objects = [content for text in texts if (content := _object(text)) is not None]
         if not objects or len(objects) < LEAST_SHARE * self._with_text(texts):
             return None
@@ -1032,7 +1065,7 @@ class Learner:
             several = self._several(strings)
             lines = self._first_lines(strings, several)
             found = self._learn(lines, depth + 1, headers)
-            # a shortened copy has as many records
+            # a shortened copy of the string has the same number of records
             size = sum(map(len, strings))
             if found and (best is None or (found.records, size) > (best.records, longest)):
                 longest = size
@@ -1046,22 +1079,22 @@ class Learner:
 
     @staticmethod
     def _with_text(texts: Sequence[str]) -> int:
-        """How many lines have more than brackets."""
+        """Return the number of lines that have more than brackets."""
         return sum(not _BRACKETS.fullmatch(text) for text in texts)
 
     def _several(self, strings: Sequence[str]) -> bool:
-        """Whether strings hold several records each: more of them begin on a further line than on a first one."""
+        """Return whether the strings have several records each: more begin on later lines than on first ones."""
         begun = [[self._headers.begins(line) for line in split_lines(value)] for value in strings if "\n" in value]
         return sum(sum(one[1:]) for one in begun) > max(1, sum(one[0] for one in begun), len(strings) // 2)
 
     @staticmethod
     def _first_lines(strings: Sequence[str], several: bool) -> list[str]:
-        """What is learned from: the first line of each string, or all."""
+        """Return the lines to learn from: the first line of each string, or all."""
         some = [split_lines(value) for value in strings if value.strip()]
         return [line for lines in some for line in (lines if several else lines[:1])]
 
     def _column(self, texts: Sequence[str], depth: int, headers: Headers, delimiters: str) -> _Found | None:
-        """A quoted field of CSV, or a field of TSV."""
+        """Find a quoted field of CSV, or a field of TSV."""
         best: _Found | None = None
         for delimiter in delimiters:
             rows = [row for row in self._rows(texts, delimiter) if len(row) > 1]
@@ -1081,7 +1114,7 @@ class Learner:
         return best
 
     def _rows(self, texts: Sequence[str], delimiter: str) -> list[list[str]]:
-        """The rows; without quotes only those of TSV, because a message has commas."""
+        """Return the rows; without quotes only those of TSV, because messages have commas."""
         if delimiter == "\t":
             return [text.split(delimiter) for text in texts if delimiter in text]
         if not any((text[:1] == '"' and f'"{delimiter}' in text) or self._quoted_head(text, delimiter) for text in texts):
@@ -1096,7 +1129,7 @@ class Learner:
         return rows
 
     def _prefix(self, texts: Sequence[str], depth: int, headers: Headers) -> _Found | None:
-        """A prefix of one shape before most lines."""
+        """Find prefixes of some shapes before most lines."""
         by_shape: dict[str, list[str]] = {}
         for text in texts:
             if (prefix := self._before(text, headers)) is not None:
@@ -1104,7 +1137,7 @@ class Learner:
         only_one = self._with_text(texts) <= 3
         found = sorted((one for one in by_shape.values() if len(one) >= 2 or only_one), key=len, reverse=True)[:MOST_SHAPES]
         patterns = {_prefix_pattern(one): one for one in found}
-        # what stands between a prefix and a header is a part of the message
+        # text between a prefix and a header is a part of the message
         after_match = {pattern: _after_a_match(pattern) for pattern in patterns}
         known = {*patterns, *filter(None, after_match.values())}
         shortest = [
@@ -1130,7 +1163,10 @@ class Learner:
         return inner and _Found((layer, *inner.layers), inner.records, inner.fit)
 
     def _before(self, text: str, headers: Headers) -> str | None:
-        """What stands before the header, or before a JSON object that ends the line; None where there is neither."""
+        """Return the text before the header, or before a JSON object at the end of the line.
+
+        None where there is neither.
+        """
         if text[:1] == "{":
             return None
         at, first = 1, None
@@ -1158,7 +1194,7 @@ class Learner:
         return text[:quote] if quote > 0 and self._head_at(text, quote) else None
 
     def _quoted_line(self, text: str) -> bool:
-        """Whether a quoted string is a line of the log."""
+        """Return whether a quoted string is a line of the log."""
         value = _string(text)
         return value is not None and self._headers.begins(value)
 
@@ -1169,7 +1205,10 @@ def _compiled(pattern: str) -> re.Pattern[str]:
 
 
 def _after_a_match(pattern: str) -> str | None:
-    """What `grep -A` prints before lines after a match: dashes for the colons around the number. None: it is no prefix of grep."""
+    """Return the pattern of `grep -A` for lines after a match, which has dashes instead of colons.
+
+    None: no prefix of grep.
+    """
     if pattern[-1:] != ":":
         return None
     head, colon, number = pattern[:-1].rpartition(":")
@@ -1177,35 +1216,38 @@ def _after_a_match(pattern: str) -> str | None:
 
 
 def _kind(token: str) -> str:
-    """Tokens of one kind may differ between prefixes of one shape."""
+    """Return the kind of a token; tokens of one kind may differ between prefixes of one shape."""
     if _IS_TIME.fullmatch(token):
         return "t"
     return " " if token.isspace() else "w" if token[0].isalnum() or token[0] == "_" else token
 
 
 def _shape(prefix: str) -> str:
-    """The kinds of the tokens: prefixes of one shape differ in words, numbers, times, and in how many blanks there are inside."""
+    """Return the shape of a prefix.
+
+    Prefixes of one shape differ in words, numbers, times and the number of inner blanks.
+    """
     *others, last = _TOKEN.findall(prefix)
     return "".join(map(_kind, others)) + (last if last.isspace() else _kind(last))
 
 
 def _prefix_pattern(prefixes: Sequence[str]) -> str:
-    """A regex of prefixes of one shape: what is always the same, as it is; a group for each word that names a source."""
-    made, number = "", len(prefixes)
+    """Return a regex of prefixes of one shape, with a group for each word that names a source."""
+    regex, number = "", len(prefixes)
     for values in zip(*map(_TOKEN.findall, prefixes), strict=True):
         seen, kind = set(values), _kind(values[0])
         is_number = all(value.isdecimal() for value in seen)
         if kind == "t":
-            made += _TIME
+            regex += _TIME
         elif kind == " ":
-            made += re.escape(values[0]) if len(seen) == 1 else "[ \\t]{1,60}+"
+            regex += re.escape(values[0]) if len(seen) == 1 else "[ \\t]{1,60}+"
         elif kind != "w" or (len(seen) == 1 and not is_number):
-            made += re.escape(values[0])
+            regex += re.escape(values[0])
         else:
             word = r"\d{1,40}+" if is_number else r"\w{1,100}+"
-            if made == "<":  # the priority of syslog
-                made += word
+            if regex == "<":  # the priority of syslog
+                regex += word
                 continue
-            # what is another one in each line names no source
-            made += f"({word})" if len(seen) <= max(1, number // (2 if number < 16 else 4)) else word
-    return made
+            # a word that differs in each line names no source
+            regex += f"({word})" if len(seen) <= max(1, number // (2 if number < 16 else 4)) else word
+    return regex

@@ -1,6 +1,6 @@
-"""Records to events: which rule claims a statement, and what its values are, as typed columns.
+"""Turn records into events: find the rule of a statement and extract its values as typed columns.
 
-`explain` of one line, lint's samples and an audit of a million records use the same functions.
+`explain`, lint and audits use the same functions.
 """
 
 import re
@@ -20,16 +20,16 @@ from parsers.patterns import THROWABLE, compiled
 from parsers.records import CUT, Headers, Joiner, Record, RecordReader, Unwrapper, split_lines
 from parsers.rules import ITEMS, Rule, RuleSet, built_in
 
-# characters of a statement by which its rules are looked up
+# number of first characters by which the rules of a statement are looked up
 BEGINNING = 12
-# bytes; a longer record is stored with its first item only: a LeaderAndIsr request may name 50,000 partitions in 10 MB
+# bytes; the text of a longer record is stored only with its first item: a request may have 50,000 partitions in 10 MB
 LONG_RECORD = 10_000
-# characters that are stored of text without a rule: enough to write one
+# characters that are stored of a statement without a rule, enough to write one
 LONG_STATEMENT = 2_000
 # number of cached values of each kind
-MOST_REMEMBERED = 100_000
+MOST_CACHED = 100_000
 ID_BYTES = 16
-# digits
+# most digits of a number
 LONGEST_NUMBER = 1_000
 ARROW_TYPES = {
     "int": pa.int32(),
@@ -47,7 +47,7 @@ _THROWABLE = compiled(THROWABLE)
 
 
 def typed(text: str | None, kind: str) -> Any:
-    """A captured text as the vocabulary's type; None where it is empty or does not fit."""
+    """Convert a captured text to a type of the vocabulary; None where it is empty or does not fit."""
     if not text:
         return None
     if kind == "string":
@@ -68,13 +68,20 @@ def _number(digits: str, limit: int) -> int | None:
 
 
 def _fields() -> list[pa.Field]:
-    told = [(name, ARROW_TYPES[word["type"]]) for name, word in schemas.vocabulary().items()]
+    captured = [(name, ARROW_TYPES[word["type"]]) for name, word in schemas.vocabulary().items()]
     string, int32, flag = pa.string(), pa.int32(), pa.bool_()
     never_null = {"record_id", "item", "cluster", "incarnation", "file", "record_no", "drifted"}
     columns = [
         *(("record_id", string), ("item", int32), ("cluster", string), ("incarnation", int32), ("node", int32), ("file", string)),
         *(("record_no", pa.int64()), ("ts", TIMESTAMP), ("level", string), ("logger", string), ("layout", string)),
-        *(("event_type", string), ("says", string), ("drifted", flag), *told, ("error_class", string), ("error_message", string)),
+        *(
+            ("event_type", string),
+            ("says", string),
+            ("drifted", flag),
+            *captured,
+            ("error_class", string),
+            ("error_message", string),
+        ),
         *(("statement", string), ("raw", string), ("cut_bytes", pa.int64()), ("ends_file", flag)),
     ]
     return [pa.field(name, kind, nullable=name not in never_null) for name, kind in columns]
@@ -102,14 +109,14 @@ def first_bytes(record_id: bytes) -> int:
     return int.from_bytes(record_id[:8], "big", signed=True)
 
 
-class _Remembered(dict[Any, Any]):
-    """Argument -> result of a function; most calls repeat a few arguments."""
+class _Cached(dict[Any, Any]):
+    """Cache of a function: argument -> result; most calls repeat an argument."""
 
     def __init__(self, function: Callable[[Any], Any]) -> None:
         self._function = function
 
     def __missing__(self, argument: Any) -> Any:
-        if len(self) > MOST_REMEMBERED:
+        if len(self) > MOST_CACHED:
             self.clear()
         value = self[argument] = self._function(argument)
         return value
@@ -117,7 +124,7 @@ class _Remembered(dict[Any, Any]):
 
 @cache
 def zone(name: str) -> tzinfo:
-    """The zone of an IANA name or of an offset such as `+09:30`."""
+    """Return the zone of an IANA name or of an offset such as `+09:30`."""
     if offset := re.fullmatch(r"([+\-])(\d\d):(\d\d)", name):
         minutes = int(offset[2]) * 60 + int(offset[3])
         return timezone(timedelta(minutes=-minutes if offset[1] == "-" else minutes))
@@ -125,7 +132,10 @@ def zone(name: str) -> tzinfo:
 
 
 def moment(text: str | None, in_zone: tzinfo) -> datetime | None:
-    """The moment of a record's `ts`, without a zone where it is UTC; None where there is no such day or time."""
+    """Return the moment of a record's `ts`, without a zone where it is UTC.
+
+    None where there is no such day or time.
+    """
     if text is None:
         return None
     try:
@@ -145,15 +155,15 @@ def moment(text: str | None, in_zone: tzinfo) -> datetime | None:
 
 
 def moments(texts: Sequence[str | None], in_zone: tzinfo) -> pa.Array:
-    """The moment of each `ts`."""
+    """Return the moment of each `ts`."""
     if in_zone is UTC:
-        with suppress(pa.ArrowInvalid):  # at once, where all are as Kafka's own layout prints them
+        with suppress(pa.ArrowInvalid):  # Arrow converts all at once if they have the form of Kafka's own layout
             return pa.array(texts, pa.string()).cast(pa.timestamp("us")).cast(TIMESTAMP)
     return pa.array([moment(text, in_zone) for text in texts], TIMESTAMP)
 
 
 def throwable(rest: str) -> tuple[str | None, str | None]:
-    """(class, message) of the first exception that the lines after a record's first one name."""
+    """Return (class, message) of the first exception in the lines after a record's first one."""
     for line in rest.split("\n"):
         if found := _THROWABLE.fullmatch(line):
             return found[1], found[2] or None
@@ -161,7 +171,7 @@ def throwable(rest: str) -> tuple[str | None, str | None]:
 
 
 class Source(NamedTuple):
-    """The file of some records. node: of records that name none; zone: of time stamps that name none."""
+    """The file of some records. node: of records without one. zone: of time stamps without one."""
 
     cluster: str = ""
     node: int | None = None
@@ -184,22 +194,22 @@ NOWHERE = Source()
 
 
 class Identity:
-    """Identifies the records of one file: by cluster, node and text, and equal texts by their number.
+    """Computes the ids of the records of one file from cluster, node and text; equal texts are numbered.
 
-    Equal texts have one time stamp, or none, so they are close together: numbers are cached for the latest records only.
+    Equal texts share a time stamp, or have none, so they are close together. Only the latest texts are cached.
     """
 
-    REMEMBERED = 500_000
+    CACHED = 500_000
 
-    def __init__(self, cluster: str, said_before: Mapping[bytes, int] | None = None) -> None:
-        """said_before: id of a text -> how often the previous file of the rotation ends with it."""
+    def __init__(self, cluster: str, previous_ending: Mapping[bytes, int] | None = None) -> None:
+        """previous_ending: id of a text -> how often the previous file of the rotation ends with it."""
         self._cluster = cluster
-        self._counts: dict[bytes, int] = dict(said_before or {})
+        self._counts: dict[bytes, int] = dict(previous_ending or {})
         self._older: dict[bytes, int] = {}
         self._begun: dict[int | None, Any] = {}
 
     def of_text(self, node: int | None, raw: str) -> bytes:
-        """The id of the first record with this text, 16 bytes."""
+        """Return the id of the first record with this text, 16 bytes."""
         begun = self._begun.get(node)
         if begun is None:
             place = f"{self._cluster}\x01{'' if node is None else node}\x01"
@@ -210,11 +220,11 @@ class Identity:
         return found
 
     def __call__(self, node: int | None, raw: str) -> bytes:
-        """The id of the next record, 16 bytes."""
+        """Return the id of the next record, 16 bytes."""
         first = self.of_text(node, raw)
         number = self._counts.setdefault(first, 0) or self._older.get(first, 0)
         self._counts[first] = number + 1
-        if len(self._counts) > self.REMEMBERED:
+        if len(self._counts) > self.CACHED:
             self._older, self._counts = self._counts, {}
         return first if number == 0 else numbered(first, number + 1)
 
@@ -225,7 +235,10 @@ def numbered(first: bytes, number: int) -> bytes:
 
 
 class _Rule:
-    """A compiled rule: its columns and the captured group of each, an item's groups after the record's."""
+    """A compiled rule, with the captured group of each column.
+
+    The groups of an item are after those of the record.
+    """
 
     def __init__(self, rule: Rule) -> None:
         pattern = compiled(rule.pattern)
@@ -249,16 +262,19 @@ _NO_GROUPS: tuple[str | None, ...] = ()
 
 
 class Batch:
-    """Some records of a file. records: number that was read; each is in scope, out of scope, or of other days. cut: number of shortened records."""
+    """Some records of a file. records: number of all; each is in scope, out of scope, or of other days.
+
+    cut: shortened records.
+    """
 
     def __init__(self) -> None:
-        # by rule, for drift, and for no rule: a row an item
+        # rule, _DRIFTED or _UNREAD -> its rows, one per item
         self.claimed: dict[str, list[_Row]] = defaultdict(list)
         self.out_of_scope: list[tuple[Record, int | None, bytes]] = []
         self.records = self.other_days = self.cut = 0
 
     def record_ids(self) -> list[bytes]:
-        """Of the records in scope, in the order of their events in `Parser.table`."""
+        """Return the ids of the records in scope, in the order of their events in `Parser.table`."""
         return [record_id for rows in self.claimed.values() for _, record_id, _, _, _, item, _ in rows if item == 0]
 
 
@@ -275,12 +291,12 @@ class Parser:
         self._patterns = {rule.name: rule.pattern for rule in self.ruleset.rules}
         self._beginnings = [(tuple(start[:BEGINNING] for start in rule.starts), rule) for rule in self.ruleset.rules]
         self._types = {name: word["type"] for name, word in schemas.vocabulary().items()}
-        self._typed = {kind: _Remembered(partial(typed, kind=kind)) for kind in ARROW_TYPES}
-        self._full_names = _Remembered(lambda names: self.ruleset.full_name(*names))
+        self._typed = {kind: _Cached(partial(typed, kind=kind)) for kind in ARROW_TYPES}
+        self._full_names = _Cached(lambda names: self.ruleset.full_name(*names))
         # logger -> whether it is in scope; log ident -> its values; beginning of a statement -> rules
-        self._in_scope = _Remembered(self.ruleset.in_scope)
-        self._idents = _Remembered(self._read_log_ident)
-        self._that_may_claim = _Remembered(self._candidates)
+        self._in_scope = _Cached(self.ruleset.in_scope)
+        self._idents = _Cached(self._read_log_ident)
+        self._that_may_claim = _Cached(self._candidates)
 
     # -- records
 
@@ -292,17 +308,20 @@ class Parser:
         return self._headers[bare]
 
     def reader(self, bare: bool | None = False, line_no: int = 1) -> RecordReader:
-        """For the lines of one file. bare: it has no time stamps."""
+        """Return a reader for the lines of one file. bare: it has no time stamps."""
         return RecordReader(self.headers(bare), self.unwrapped, stack_traces_only=bare is True, line_no=line_no)
 
     def records(self, text: str, bare: bool | None = False, line_no: int = 1) -> Iterator[Record]:
-        """The records of a whole text."""
+        """Yield the records of a whole text."""
         reader = self.reader(bare, line_no)
         yield from reader.feed(split_lines(text))
         yield from reader.close()
 
     def record(self, text: str, bare: bool = True) -> Record | None:
-        """The one record of a text, all its lines; None if no layout has such a first line. bare: layouts without time stamps, too."""
+        """Return the one record of a text; None if no layout has such a first line.
+
+        bare: try layouts without time stamps, too.
+        """
         first, *rest = self.joined(split_lines(text.rstrip("\r\n")))
         headers = self.headers(None if bare else False)
         if not headers.begins(self.unwrapped(first)):
@@ -314,9 +333,9 @@ class Parser:
         return next(reader.close())
 
     def again(self, raw: str, layout: str | None, has_time: bool) -> Record | None:
-        """Return the record of a `Record.raw`, whatever envelope it was in; None if no layout has such a first line.
+        """Parse a `Record.raw` again; None if no layout has such a first line.
 
-        layout: that it was read with; None: not known. has_time: where the layout is not known: whether the record has a time.
+        layout: of the record; None: not known. has_time: whether the record has a time, used where the layout is not known.
         """
         bare = self._layouts[layout].bare if layout in self._layouts else False if has_time else None
         first, *rest = split_lines(raw)
@@ -337,10 +356,10 @@ class Parser:
         return found
 
     def _read_log_ident(self, text: str) -> LogIdent | None:
-        for speaker in self.ruleset.speakers:
-            if taken := compiled(speaker.pattern).fullmatch(text):
+        for ident in self.ruleset.log_idents:
+            if taken := compiled(ident.pattern).fullmatch(text):
                 words = taken.groupdict()
-                if speaker.is_controller:
+                if ident.is_controller:
                     words["controller"] = words["node"]
                 return LogIdent(
                     *(typed(words.get(name), self._types[name] if name != "node" else "int") for name in LogIdent._fields)
@@ -348,7 +367,10 @@ class Parser:
         return None
 
     def in_scope(self, record: Record) -> bool:
-        """Return whether the record is in scope: rules cover its logger, or nothing shows that another program wrote it."""
+        """Return whether a record is in scope.
+
+        Rules cover its logger, or nothing shows that another program wrote it.
+        """
         if not record.fits:
             return compiled(self.ruleset.own_marks).search(record.statement) is not None
         if record.logger is None:
@@ -357,7 +379,7 @@ class Parser:
         return found
 
     def _candidates(self, beginning: str) -> list[_Rule]:
-        """Return the rules for a statement with such a beginning, in the order in which they are tried."""
+        """Return the rules for a statement with this beginning, in the order in which they are tried."""
         rules = [rule for beginnings, rule in self._beginnings if beginning.startswith(beginnings)]
         for rule in rules:
             if rule.name not in self._rules:
@@ -365,7 +387,7 @@ class Parser:
         return [self._rules[rule.name] for rule in rules]
 
     def claimant(self, record: Record) -> Rule | None:
-        """The rule that the dispatch chooses, or None where the logger is out of scope or no rule knows the text."""
+        """Return the rule that the dispatch chooses; None where the logger is out of scope or no rule matches."""
         if not record.fits or not self.in_scope(record):
             return None
         statement = record.statement
@@ -386,8 +408,9 @@ class Parser:
         in_days: Callable[[str | None], bool] | None = None,
         everything: bool = False,
     ) -> Batch:
-        """Read records of one file, in their order. in_days: whether a time stamp, as printed, is of the requested days.
+        """Extract the events of records of one file, in order.
 
+        in_days: whether a printed time stamp is in the requested days.
         everything: records out of scope count as records without a rule.
         """
         identity = identity or Identity(source.cluster)
@@ -427,7 +450,7 @@ class Parser:
             if ident.node != node:
                 ident = ident._replace(node=node)
             if cut and groups:
-                # a value without its middle is wrong
+                # a captured value without its middle would be wrong
                 groups = tuple(
                     None if value and CUT in value and at != rule.items_at else value for at, value in enumerate(groups)
                 )
@@ -439,10 +462,10 @@ class Parser:
 
     @staticmethod
     def _rows_of_items(rule: _Rule, of_record: tuple[Any, ...], groups: tuple[str | None, ...]) -> list[_Row]:
-        """Return a row for each item; one without an item for an empty list."""
+        """Return a row for each item; an empty list gives one row without an item."""
         at, raw = rule.items_at, of_record[0].raw
         items = [item.groups() for item in rule.finditer(groups[at] or "") if CUT not in item.group()] or [rule.no_item]
-        # a long record's text is stored with its first item only, and the text of the list with none
+        # the text of a long record is stored only with its first item, the text of the list with none
         again = None if len(raw.encode("utf-8", "replace")) >= LONG_RECORD else raw
         shared = (*groups[:at], None, *groups[at + 1 :])
         return [(*of_record, shared + item, number, again if number else raw) for number, item in enumerate(items)]
@@ -450,9 +473,9 @@ class Parser:
     # -- columns
 
     def columns(self, batch: Batch, last_line: int | None = None) -> Iterator[dict[str, Sequence[Any]]]:
-        """Return the events of the records in scope: for each rule a dict of columns of `events`, in Python's types, a row an item.
+        """Yield the events of the records in scope: for each rule a dict of columns, one row per item.
 
-        last_line: on which the last record of its file begins. Columns that a rule cannot fill are left out.
+        last_line: first line of the last record of the file. Columns that a rule cannot fill are left out.
         """
         for kind, rows in batch.claimed.items():
             yield self._columns_of(self._rules.get(kind), kind == _DRIFTED, rows, last_line)
@@ -461,7 +484,7 @@ class Parser:
         number = len(rows)
         records, ids, idents, thrown, captures, items, raws = zip(*rows, strict=True)
         line_no, layout, ts, level, logger, _, _, statement, _, _, _, cut, _ = zip(*records, strict=True)
-        node, *spoken = zip(*idents, strict=True)
+        node, *ident_values = zip(*idents, strict=True)
         columns: dict[str, Sequence[Any]] = {
             "record_id": [one.hex() for one in ids],
             "item": items,
@@ -476,7 +499,7 @@ class Parser:
             "drifted": [drifted] * number,
             "raw": raws,
         }
-        for name, values in zip(LogIdent._fields[1:], spoken, strict=True):
+        for name, values in zip(LogIdent._fields[1:], ident_values, strict=True):
             columns[name] = values
         if rule is None:
             columns["statement"] = [text[:LONG_STATEMENT] for text in statement]
@@ -497,7 +520,7 @@ class Parser:
         return columns
 
     def table(self, batch: Batch, source: Source, last_line: int | None = None) -> pa.Table:
-        """The events of records in scope, with the columns of table `events` that have a value; rows in no order."""
+        """Return the events of records in scope, with the columns of `events` that have a value, in no order."""
         tables = []
         for columns in self.columns(batch, last_line):
             number = len(columns["record_id"])
@@ -516,7 +539,7 @@ class Parser:
         return pa.concat_tables(tables, promote_options="default") if tables else pa.table({})
 
     def events(self, record: Record) -> list[dict[str, Any]]:
-        """Return the events of one record: a dict an item, of event_type, says, drifted, item and every value."""
+        """Return the events of one record: a dict per item with event_type, says, drifted, item, values."""
         found = []
         batch = self.read([record], everything=True)
         of_record = {"record_id", "record_no", "ts", "level", "logger", "layout", "raw", "statement"}
@@ -533,7 +556,10 @@ def _coalesced(values: Sequence[Any], others: Sequence[Any]) -> Sequence[Any]:
 
 
 def arrow_array(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
-    """Return an array of the type. A few lists are repeated very often."""
+    """Return an array of the type.
+
+    Each list object is converted once, because the same ones repeat very often.
+    """
     if not pa.types.is_list(kind):
         return pa.array(values, kind)
     ids = list(map(id, values))

@@ -1,4 +1,4 @@
-"""What a log record says and why, or how far each rule and layout got with it, as text. No Spark."""
+"""Explain as text how a log record is parsed, or how far each rule and layout matches it. No Spark."""
 
 import json
 import re
@@ -24,7 +24,7 @@ SHOWN_ITEMS = 20
 SHOWN_CELLS = 300  # characters of one value
 WIDTH = 100  # characters of a statement around its mark
 EXPECTED = 60  # characters of the next piece of a pattern
-# patterns are not tried on longer records: nobody reads those, and a hostile one would take minutes
+# patterns are not tried on longer records, because a hostile one would take minutes
 LONGEST = 1_000_000
 MOST_RECORDS = 1_000
 LEAST_START = 4  # shorter beginnings do not show which rule was meant
@@ -36,9 +36,10 @@ CARET = "^ matched up to here"
 
 
 class Reach(NamedTuple):
-    """How far a pattern got: `at` characters fit its beginning; `expected` is the pattern's next piece.
+    """How far a pattern matches: `at` characters match its beginning.
 
-    `expected` is empty where the pattern was used up and the text goes on.
+    `expected` is the pattern's next piece.
+    `expected` is empty where the whole pattern matches and the text continues.
     """
 
     at: int
@@ -54,12 +55,12 @@ _TAKES_ANYTHING = re.compile(r"\.[*+]|\((?:\?:|\?P<\w+>)?\.[*+]\)")
 
 @lru_cache(maxsize=1_000)
 def _beginnings(pattern: str) -> list[tuple[str, int]]:
-    """(beginning that is a pattern itself, its length in the pattern) from the empty beginning to the whole pattern.
+    """Return (beginning that is a pattern itself, its length), from the empty one to the whole.
 
-    Where one of them does not match a text, no longer one does: none ends inside of a choice or of a repeated group.
+    If one of them does not match a text, no longer one does: none ends inside of a choice or a repeated group.
     """
     found: list[tuple[str, int]] = []
-    # of each open group: how many beginnings end before it, whether it is a choice
+    # of each open group: number of beginnings before it, whether it is a choice
     groups, before = [(1, False)], ""
     for piece in _PIECE.finditer(pattern):
         text = piece.group()
@@ -81,14 +82,14 @@ def _beginnings(pattern: str) -> list[tuple[str, int]]:
 
 
 def reach(pattern: re.Pattern[str], text: str) -> Reach:
-    """How far a compiled pattern got with the text, by bisection over its beginnings."""
+    """Return how far a compiled pattern matches a text, by bisection over its beginnings."""
     whole, steps = pattern.pattern, _beginnings(pattern.pattern)
 
     def match(number: int) -> re.Match[str] | None:
         return re.compile(steps[number][0], pattern.flags).match(text)
 
     last = bisect_left(range(1, len(steps)), True, key=lambda number: match(number) is None)
-    # a piece that matches anything has run to the end in search of the next one: the mark is before it
+    # a piece that matches anything has run to the end in search of the next one, so the mark is before it
     while 0 < last < len(steps) - 1 and _TAKES_ANYTHING.fullmatch(whole[steps[last - 1][1] : steps[last][1]]):
         last -= 1
     found, begin = match(last), steps[last][1]
@@ -102,12 +103,12 @@ def reach(pattern: re.Pattern[str], text: str) -> Reach:
 
 
 def counted(count: int, thing: str) -> str:
-    """`1 partition`, `2,000 partitions`"""
+    """Return a number with its noun: `1 partition`, `2,000 partitions`."""
     return f"{count:,} {thing}{'' if count == 1 else 's'}"
 
 
 def visible(text: str) -> str:
-    """The text with everything that a terminal would act on, or not show, as an escape."""
+    """Return the text with an escape for each character that a terminal would interpret or not show."""
     if text.isprintable():
         return text
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
@@ -120,7 +121,7 @@ def cut(text: str) -> str:
 
 
 def marked(text: str, at: int, indent: str) -> list[str]:
-    """Two lines: the text (cut around the mark if it is long), a caret under its character number `at`."""
+    """Return two lines: the text, cut around the mark, and a caret under character number `at`."""
     begin = max(0, min(at - WIDTH * 6 // 10, len(text) - WIDTH))
     end = begin + WIDTH
     before = (".." if begin else "") + visible(text[begin:at])
@@ -152,10 +153,10 @@ def _value(value: Any) -> str:
 
 
 def explain(text: str, site: Path | None) -> str:
-    """Explain each record of the text, as an audit reads it: its header, the rule that claims it, every value; or how far rules got.
+    """Explain each record of a text: its header, its rule and values, or how far rules match.
 
-    Layouts without a time stamp count only where no other is found. `site` is a folder of rule files of one's own. Raises
-    DefinitionError where those are wrong, and nothing because of the text.
+    Layouts without a time stamp are tried only where no other one matches. site: a site's folder of rule files. Raises DefinitionError
+    where these are wrong, and nothing because of the text.
     """
     if site is not None and not site.is_dir():
         raise DefinitionError(f"--rules {site}: no such folder")
@@ -170,12 +171,12 @@ def explain(text: str, site: Path | None) -> str:
     parts = [(record.line_no, _explained(parser, record)) for record in found[:MOST_RECORDS]]
     if any(line.strip() for line in headless):
         parts.insert(0, (1, _headless(parser, headless)))
-    told = ["\n".join([f"line {line_no:,}"] * (len(parts) > 1) + part) for line_no, part in parts]
+    explained = ["\n".join([f"line {line_no:,}"] * (len(parts) > 1) + part) for line_no, part in parts]
     if envelope and envelope.layers:
-        told.insert(0, _row("read as", visible(envelope.about)))
+        explained.insert(0, _row("read as", visible(envelope.about)))
     if len(found) > MOST_RECORDS:
-        told.append(f"and {len(found) - MOST_RECORDS:,} records more; `kafka-audit audit` reads whole files")
-    return "\n\n".join(told) or "Nothing but blank lines."
+        explained.append(f"and {len(found) - MOST_RECORDS:,} records more; `kafka-audit audit` reads whole files")
+    return "\n\n".join(explained) or "Nothing but blank lines."
 
 
 SHOWN_RECORDS = 3
@@ -184,7 +185,10 @@ KNOWN = "a collector's prefix (parsers/layouts.toml)"
 
 
 def layout(parser: Parser, text: str, kind: str, envelope: Envelope | None, why: str = "") -> list[str]:
-    """Return how a file that begins with the text is read, with three records; or a pattern to try. kind, why: as in `jobs.landing.ingest.LogFile`."""
+    """Return how a file that begins with the text is read, with three records; or a pattern to try.
+
+    kind, why: as in `jobs.landing.ingest.LogFile`.
+    """
     if kind not in {"log", "bare"}:
         return [_row("read as", "output of one of Kafka's tools")] if kind == "checkpoint" else _not_read(text, kind, why)
     lines = split_lines(text)
@@ -229,7 +233,7 @@ def _stamps(records: list[Record]) -> str:
 
 
 def _not_read(text: str, kind: str, why: str) -> list[str]:
-    """Return that nothing was recognised, what the file looks like, and a pattern to try."""
+    """Return lines about a file that is not recognised: what it looks like, and a pattern to try."""
     found = [_row("not read", why or {"empty": "it is empty"}.get(kind, "no known layout has such lines"))]
     lines = split_lines(text)
     found += [f"    {cut(line)}" for line in lines[:SHOWN_RECORDS] if line.strip()]
@@ -247,7 +251,7 @@ def _to_try(pattern: str) -> list[str]:
 
 
 def _headless(parser: Parser, lines: list[str]) -> list[str]:
-    """Return that no layout knows the first line, and how far the best heads matched."""
+    """Return lines about a first line that no layout matches, and how far the best heads match."""
     first, known = lines[0][:LONGEST], parser.ruleset.layouts
     found = [f"No layout has a line with such a head. The nearest of {len(known)}:"]
     reached = [(layout, reach(compiled(layout.head), first)) for layout in known]
@@ -266,7 +270,7 @@ def _headless(parser: Parser, lines: list[str]) -> list[str]:
 
 
 def _explained(parser: Parser, record: Record) -> list[str]:
-    """Header, claim and values of one record."""
+    """Return lines about the header, the rule and the values of one record."""
     given = parser.log_ident(record.log_ident)
     of_ident = {} if given is None else {name: value for name, value in given._asdict().items() if value is not None}
     lines = _header(parser, record, of_ident)
@@ -281,7 +285,7 @@ def _explained(parser: Parser, record: Record) -> list[str]:
     rule = parser.claimant(record)
     if len(record.statement) > LONGEST:
         sent = f"the dispatch sends it to {rule.name} ({rule.file})" if rule else "no rule knows its beginning"
-        return [*lines, _row("too long", f"{len(record.statement):,} characters: patterns are not tried here; {sent}")]
+        return [*lines, _row("too long", f"{len(record.statement):,} characters: patterns are not tried; {sent}")]
     events = parser.events(record)
     for name in ("error_class", "error_message"):
         if events[0].get(name):
@@ -310,7 +314,7 @@ def _header(parser: Parser, record: Record, of_ident: Mapping[str, Any]) -> list
         lines.append(_row("thread", cut(record.thread)))
     if record.log_ident:
         says = ", ".join(f"{name} = {_value(value)}" for name, value in of_ident.items())
-        says = says or "nothing: no speaker of speakers.toml"
+        says = says or "nothing: no entry of log_idents.toml"
         lines.append(_row("log ident", f"{cut(record.log_ident.strip())} gives {says}"))
     lines.append(_row("statement", cut(record.statement)))
     if record.rest.strip():
@@ -322,7 +326,7 @@ UNZONED = " (in the zone of --timezone: the line names none)"
 
 
 def _values(rule: Rule, events: list[dict[str, Any]], of_ident: Mapping[str, Any]) -> list[str]:
-    """Return every column with its type; values that differ between the items of a record are below each item."""
+    """Return every column with its type and value; values that differ between items are below each item."""
     kinds = {"node": "int"} | {name: word["type"] for name, word in schemas.vocabulary().items()}
     origin = dict.fromkeys(of_ident, "   (log ident)") | dict.fromkeys(rule.implies, "   (implied)")
     named = [name for name in kinds if any(name in event for event in events)]
@@ -348,7 +352,7 @@ def _values(rule: Rule, events: list[dict[str, Any]], of_ident: Mapping[str, Any
 
 
 def _unclaimed(parser: Parser, record: Record, rule: Rule | None) -> list[str]:
-    """Return that it is drift or that no rule matches, and how far the nearest rules got."""
+    """Return lines about drift, or a statement that no rule matches, and how far the nearest rules match."""
     statement = record.statement
     if not parser.in_scope(record):
         knows = next((f"; {r.name} ({r.file}) knows it of {', '.join(sorted(r.loggers))}" for r in parser.ruleset.rules if r.claims(statement)), "")  # fmt: skip
@@ -367,9 +371,9 @@ def _unclaimed(parser: Parser, record: Record, rule: Rule | None) -> list[str]:
 
 
 def nearest(parser: Parser, statement: str) -> list[tuple[Rule, int, str]]:
-    """Return (rule, characters that match, the next piece that it needs) of the likely rules, the best first.
+    """Return (rule, characters that match, next piece that it needs) of likely rules, best first.
 
-    Rules whose `starts` the statement largely shares are tried; without any, those with a similar `starts`.
+    These are rules whose `starts` the statement mostly shares; if there are none, rules with a similar `starts`.
     """
     rules = parser.ruleset.rules
     claimed = [rule for rule in rules if rule.claims(statement)]
@@ -398,6 +402,6 @@ def nearest(parser: Parser, statement: str) -> list[tuple[Rule, int, str]]:
 
 
 def _common(start: str, statement: str) -> int:
-    """Length of the common beginning."""
+    """Return the length of the common beginning."""
     pairs = enumerate(zip(start, statement, strict=False))
     return next((at for at, (a, b) in pairs if a != b), min(len(start), len(statement)))

@@ -1,7 +1,7 @@
-"""Measures how the time of every pattern grows with the length of a hostile line, for `kafka-audit lint`. No Spark.
+"""Measure how the time of patterns grows with a hostile line, for `kafka-audit lint`. No Spark.
 
-A line of a log is what a stranger has written into a topic's name or an exception's text. Python's `re` backtracks, so that a careless
-pattern takes minutes for one long line. Each pattern reads its own samples with every piece repeated, alone and with its neighbours.
+A log line may contain text of a stranger: the name of a topic, or the text of an exception. Python's `re` backtracks, so that a careless
+pattern takes minutes for one long line. Each pattern is applied to its own samples with every piece repeated, alone and with its neighbours.
 """
 
 import re
@@ -20,20 +20,20 @@ from parsers.patterns import THROWABLE, compiled
 from parsers.records import STACK_TRACE
 from parsers.rules import RuleSet
 
-# characters, and seconds that are too long if they grow faster than the text. A linear pattern takes some 0.2 ms
+# characters of a long text, and seconds that are too long for it if the time grows faster than the text. A linear pattern takes 0.2 ms
 LONG, TOO_LONG = 16_384, 0.01
-# characters of a stretched sample, the shortest first: a text is measured at the next length if it is suspicious at this one
+# characters of a stretched sample, the shortest first; a longer one is measured only if this one is suspicious
 SHORTER = (1_024, 2_048, 4_096)
-# of a text that is four times as long: a linear pattern takes 4 times as long, a quadratic one 16 times
+# for a text of 4 times the length a linear pattern takes 4 times as long, a quadratic one 16 times
 TIMES_AS_LONG, GROWS = 4, 8
 TRIES = 5
-# seconds between two looks at a use of a text. The second look ends it: what grows with the third power would not end in a long text
+# seconds between two checks of a running match. The second one ends it, because cubic growth would take forever on a long text
 LONGEST_USE = 0.3
-# so many pieces are repeated together: `,`, `, leader=`, a whole item of a list
+# numbers of pieces that are repeated together: `,`, `, leader=`, a whole item of a list
 WINDOWS = (1, 2, 3, 5, 9, 16, 30)
 # samples of KafkaConfig are long and have one statement
 LONGEST_SAMPLE = 3_000
-# what patterns like to repeat
+# characters that patterns often repeat
 MARKS = " :,;=-([7"
 # a character that no pattern expects
 BEYOND = "\x02"
@@ -50,12 +50,12 @@ class Stretched(NamedTuple):
     after: str
 
     def text(self, size: int) -> str:
-        """The sample with the part repeated up to a number of characters."""
+        """Return the sample with the part repeated up to a number of characters."""
         return f"{self.before}{self.part * (size // len(self.part))}{self.after}"
 
 
 def stretched(sample: str) -> Iterator[Stretched]:
-    """The sample with each of its parts repeated, with its end and without it."""
+    """Yield the sample with each of its parts repeated, with and without the end of the sample."""
     places = [(piece.start(), piece.end()) for piece in _PIECE.finditer(sample)]
     for first, (begin, next_) in enumerate(places):
         before = sample[:begin]
@@ -63,16 +63,16 @@ def stretched(sample: str) -> Iterator[Stretched]:
             yield Stretched(before, sample[begin:end], sample[end:] + BEYOND)
             yield Stretched(before, sample[begin:end], "")
         yield Stretched(before, sample[begin:next_], sample[next_:])
-        # what the sample does not show may be there, too
+        # a line may have characters that the sample does not have
         yield from (Stretched(before, mark, sample[begin:] + BEYOND) for mark in MARKS)
 
 
 class _EndedError(Exception):
-    """The use of a text was ended."""
+    """A match was ended because it took too long."""
 
 
 class Stopwatch:
-    """Measures uses of texts; ends those that last for two looks, where the system has a timer for it and this is the main thread."""
+    """Measures matches, and ends slow ones where the system has a timer and in the main thread."""
 
     def __init__(self) -> None:
         self._timer = getattr(signal, "setitimer", None) if threading.current_thread() is threading.main_thread() else None
@@ -88,7 +88,7 @@ class Stopwatch:
 
         if self._timer:
             self._before = signal.signal(signal.SIGVTALRM, look)
-            # one timer for all uses: to set one for each takes longer than most uses
+            # one timer for all matches, because setting one takes longer than most matches
             self._timer(signal.ITIMER_VIRTUAL, LONGEST_USE, LONGEST_USE)
         return self
 
@@ -98,9 +98,9 @@ class Stopwatch:
             signal.signal(signal.SIGVTALRM, self._before)
 
     def seconds(self, use: Callable[[str], object], text: str, clock: Callable[[], float] = time.thread_time) -> float:
-        """Return the processor time that the use of a text takes; infinite where it was ended.
+        """Return the processor time of a match; infinite where it was ended.
 
-        Of the thread: while a timer runs, the clock of the process moves in steps of milliseconds.
+        It is the time of the thread, because the clock of the process moves in steps of milliseconds while a timer runs.
         """
         self._uses += 1
         self._is_used = True
@@ -114,12 +114,15 @@ class Stopwatch:
             self._is_used = False
 
     def is_quick(self, use: Callable[[str], object], text: str, enough: float) -> bool:
-        """Whether one of two uses takes no longer than that. On a busy machine a single use may take longer."""
-        # the clock on the wall costs a tenth of the other and never shows less
+        """Return whether one of two matches is quick enough. On a busy machine a single one may take longer."""
+        # reading the wall clock takes a tenth of the time, and it never shows less
         return self.seconds(use, text, time.perf_counter) <= enough or self.seconds(use, text) <= enough
 
     def least(self, use: Callable[[str], object], texts: Sequence[str]) -> list[float]:
-        """Return the least that some uses of each text take, in turns: what else the machine does slows all of them."""
+        """Return the least time of some matches of each text.
+
+        They are measured in turns, so that other load affects all of them.
+        """
         found = [inf] * len(texts)
         for _ in range(TRIES):
             took = [self.seconds(use, text) for text in texts]
@@ -130,12 +133,12 @@ class Stopwatch:
 
 
 def suspicious(size: int) -> float:
-    """The seconds that something quadratic takes for a text of this size if it takes TOO_LONG for a LONG one."""
+    """Return the seconds that a quadratic pattern takes for this size if it takes TOO_LONG for LONG."""
     return TOO_LONG * (size / LONG) ** 2
 
 
 def too_long(use: Callable[[str], object], samples: Iterable[str]) -> str | None:
-    """Return what stretched sample takes too long, and how long; None if none does."""
+    """Return a message about the first stretched sample that takes too long; None if none does."""
     alike = {_DIGITS.sub("7", text): text for text in samples if len(text) <= LONGEST_SAMPLE}
     (shortest, least), *longer = [(size, suspicious(size)) for size in SHORTER]
     measured: set[str] = set()
@@ -156,10 +159,13 @@ def too_long(use: Callable[[str], object], samples: Iterable[str]) -> str | None
 
 
 def growing(watch: Stopwatch, use: Callable[[str], object], one: Stretched) -> tuple[tuple[int, float], tuple[int, float]] | None:
-    """Return two sizes with their seconds between which the time grows faster than the text; None where it is short or linear."""
+    """Return two sizes with their seconds between which the time grows too fast.
+
+    None where it is short or linear.
+    """
     if watch.is_quick(use, one.text(LONG), TOO_LONG):
         return None
-    # a part of it may be linear, so that only a longer text shows the rest
+    # a linear part may hide the growth, so a longer text is tried, too
     for longer in (LONG, LONG * TIMES_AS_LONG):
         sizes = longer // TIMES_AS_LONG, longer
         shorter_took, longer_took = watch.least(use, [one.text(size) for size in sizes])
@@ -179,9 +185,9 @@ def _report(one: Stretched, *sizes: tuple[int, float]) -> str:
 
 
 def growth_problems(ruleset: RuleSet, processes: int = 1) -> list[str]:
-    """Return one sentence for each pattern of rules, speakers, layouts and wrappers that a long line makes slow.
+    """Return one sentence for each pattern that a long line makes slow.
 
-    processes: that measure side by side.
+    processes: number of processes that measure in parallel.
     """
     if processes == 1:
         return _problems(ruleset, 0, 1)
@@ -191,13 +197,13 @@ def growth_problems(ruleset: RuleSet, processes: int = 1) -> list[str]:
 
 
 def _problems(ruleset: RuleSet, first: int, step: int) -> list[str]:
-    """The problems of each step-th pattern."""
+    """Return the problems of each step-th pattern."""
     some = islice(_patterns(ruleset), first, None, step)
     return [f"{where}: {found}" for where, use, samples in some if (found := too_long(use, samples))]
 
 
 def _patterns(ruleset: RuleSet) -> Iterator[tuple[str, Callable[[str], object], list[str]]]:
-    """(where it is defined, what it does with a text, samples) of every pattern, and of a whole line."""
+    """Yield (place, function that applies it, samples) of every pattern, and of a whole line."""
     parser = Parser(ruleset)
     for rule in ruleset.rules:
         records = [parser.record(sample["line"]) for sample in rule.samples]
@@ -205,8 +211,8 @@ def _patterns(ruleset: RuleSet) -> Iterator[tuple[str, Callable[[str], object], 
         yield f"{rule.file} [{rule.name}] pattern", compiled(rule.pattern).fullmatch, statements
         if rule.each:
             yield f"{rule.file} [{rule.name}] each", compiled(rule.each).findall, statements
-    for speaker in ruleset.speakers:
-        yield f"speakers.toml [{speaker.name}]", compiled(speaker.pattern).fullmatch, list(speaker.samples)
+    for ident in ruleset.log_idents:
+        yield f"log_idents.toml [{ident.name}]", compiled(ident.pattern).fullmatch, list(ident.samples)
     lines = []
     for layout in ruleset.layouts:
         own = [sample["line"] for sample in layout.samples]

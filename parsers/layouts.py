@@ -1,7 +1,8 @@
-"""Layouts: where a log line keeps its time stamp, level, logger and message; and wrappers: what a collector puts before it.
+"""Load layouts and wrappers.
 
-A layout is made from log4j's own ConversionPattern (org.apache.log4j.PatternLayout, log4j2 PatternLayout, Logback), or it is
-JSON with one record a line. Every layout yields the same slots: time, level, logger, thread, log ident, statement, thrown.
+A layout locates time stamp, level, logger and message in a log line; a wrapper is a collector's text before the line.
+A layout is compiled from log4j's own ConversionPattern (org.apache.log4j.PatternLayout, log4j2 PatternLayout, Logback), or it is
+JSON with one record per line. Every layout yields the same slots: time, level, logger, thread, log ident, statement, thrown.
 """
 
 import re
@@ -16,10 +17,10 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from parsers.patterns import THROWABLE_CLASS, DefinitionError, check_dialect
 
-# what a component puts before its statement: `[Controller id=1 epoch=5] `, `Controller 1 epoch 5 `, `[Kafka Server 3], `
+# the log ident, a component's text before its statement: `[Controller id=1 epoch=5] `, `Controller 1 epoch 5 `, `[Kafka Server 3], `
 LOG_IDENT = r"(?<log_ident>(?:\[[^\]]{1,300}+\][:,]{0,2}+ ?+)?+(?:(?:Controller|Broker) \d++ (?:epoch \d++ )?+)?+)"
 LOGGER = r"(?<logger>[\w.$\-]+)"
-# before the message, a word and a colon are no logger yet: `INFO Registered: ..`
+# a word and a colon before the message are no logger: `INFO Registered: ..`
 DOTTED_LOGGER = r"(?<logger>[\w$\-]+\.[\w.$\-]+)"
 LEVELS = ("TRACE", "DEBUG", "INFO", "WARN", "WARNING", "ERROR", "FATAL")
 LEVEL = rf"(?<level>{'|'.join(LEVELS)})"
@@ -32,7 +33,7 @@ TRAILING = r"[ \t]*"
 REST = TRAILING + r"(?:\n.*)?"
 JSON_SLOTS = ("time", "level", "logger", "thread", "message", "stack_trace", "error_class", "error_message")
 BUILT_IN = "parsers/layouts.toml"
-# numbers of syslog, as log4j2's Severity has them
+# numbers of syslog's levels, from log4j2's Severity
 SYSLOG_LEVELS = {"0": "FATAL", "1": "FATAL", "2": "FATAL", "3": "ERROR", "4": "WARN", "5": "INFO", "6": "INFO", "7": "DEBUG"}
 _KEYS = {"conversion_pattern", "json", "levels", "pattern", "wrapper", "prefix", "head", "logger", "of_cluster", "sample"}
 _NAME = re.compile(r"[a-z][a-z0-9_]*")
@@ -42,16 +43,16 @@ _NAME = re.compile(r"[a-z][a-z0-9_]*")
 class Layout:
     """One layout.
 
-    head: regex of a record's first line, from its start up to the message; a continuation line does not match it.
-    line: regex of the first line of a record whose message is one line.  record: regex of a whole record whose message may be of
-    several lines; empty where nothing marks its end.
-    pattern: the ConversionPattern that it is made from; empty for JSON.
-    time: what the time stamp is put together from, groups in braces, as `{date} {clock}{fraction}{zone}`; empty where the
-    layout prints none.  cuts: the logger may be abbreviated, `k.c.KafkaController`; to at most `width` characters, if given.
-    json: where a JSON layout keeps each of JSON_SLOTS: keys, the first that is there counts; `a.b` is key b of object a, too.
-    levels: what a JSON layout prints for a level -> its name; empty: the name itself.
-    logger: replaces the logger where none is printed.  of_cluster: its records are of no node; all copies of a record are one
-    record, whoever kept them.
+    head        regex of a record's first line up to the message; a continuation line does not match it
+    line        regex of the first line of a record whose message is one line
+    record      regex of a whole record whose message may have several lines; empty where nothing marks its end
+    pattern     its ConversionPattern; empty for JSON
+    time        template of the time stamp, groups in braces, such as `{date} {clock}{fraction}{zone}`; empty where it prints none
+    cuts        the logger may be abbreviated, `k.c.KafkaController`, to at most `width` characters, if given
+    json        keys of each of JSON_SLOTS in a JSON layout, the first existing one counts; `a.b` may be key b of object a
+    levels      printed level of a JSON layout -> its name; empty: the name itself
+    logger      logger of records that print none
+    of_cluster  its records are of no node; equal records of several nodes are one
     """
 
     name: str
@@ -71,25 +72,28 @@ class Layout:
 
     @property
     def bare(self) -> bool:
-        """Whether its lines carry no time stamp; such a layout is tried only on files in which no other one is found."""
+        """Return whether its lines have no time stamp.
+
+        Such a layout is tried only on files that no other one matches.
+        """
         return not self.time
 
     @property
     def time_groups(self) -> list[str]:
-        """The groups that the time stamp is put together from; the first is always there."""
+        """Return the groups of the time stamp; the first one always matches."""
         return [] if self.json else re.findall(r"\{(\w+)\}", self.time)
 
     @property
     def names_logger(self) -> bool:
-        """Whether its records name their logger."""
+        """Return whether its records name their logger."""
         return bool(self.logger or "(?<logger>" in self.line or (self.json and self.json["logger"]))
 
 
 @dataclass(frozen=True)
 class Wrapper:
-    """What a collector of logs puts before every line, and the `layout` of its samples under it.
+    """The text that a collector of logs puts before every line.
 
-    pattern: with a group `partial`, which is there where the line goes on in the next one of the same `stream`, if it cuts lines.
+    pattern: of a collector that cuts lines, it has a group `partial`, which matches where the line continues in the next one of `stream`.
     """
 
     name: str
@@ -100,14 +104,14 @@ class Wrapper:
 
 @dataclass(frozen=True)
 class Shapes:
-    """All layouts in the order in which they are tried, all wrappers from the outermost to the innermost."""
+    """All layouts in the order of the trial, and all wrappers from the outermost to the innermost."""
 
     layouts: tuple[Layout, ...]
     wrappers: tuple[Wrapper, ...]
 
 
 def literal(text: str) -> str:
-    """A regex that takes just this text."""
+    """Return a regex that matches only this text."""
     return re.sub(r"([\\.*+?()\[\]{}|^$\-])", r"\\\1", text)
 
 
@@ -134,7 +138,7 @@ _DATE_FORMATS = {
 }
 _ZONE = r"Z|[+\-]\d\d(?::?\d\d)?"
 _ISO = re.compile(r"yyyy-MM-dd(?:'T'|T| )HH:mm:ss(?:[,.]S+)?( ?(?:X+|x+|Z+))?")
-# T or blank, comma or point or no fraction, zone or none: appenders of one site differ in these
+# appenders of one site may differ: T or blank, comma or point or no fraction, zone or none
 ISO_TIME = r"(?<date>\d{4}-\d\d-\d\d)[T ](?<clock>\d\d:\d\d:\d\d)(?:(?<fraction>[,.]\d{3})\d{0,6})?"
 ISO_ZONE = rf"(?: ?(?<zone>{_ZONE}))?"
 ISO_WHOLE = ISO_TIME + ISO_ZONE
@@ -155,7 +159,7 @@ _DATE_REGEX = {"date": r"\d{4}-\d\d-\d\d", "clock": r"\d\d:\d\d:\d\d", "zone": _
 
 
 def fixed_zone(name: str, where: str) -> str:
-    """The zone as a time stamp carries it: `Z`, `+08:00`, ` Europe/Berlin`. Raises DefinitionError."""
+    """Return a zone as a time stamp has it: `Z`, `+08:00`, ` Europe/Berlin`. Raises DefinitionError."""
     if found := re.fullmatch(r"(?:GMT|UTC)?([+\-])(\d{1,2})(?::?(\d\d))?", name):
         return f"{found[1]}{int(found[2]):02d}:{found[3] or '00'}"
     if name in {"UTC", "GMT", "Z"}:
@@ -168,7 +172,7 @@ def fixed_zone(name: str, where: str) -> str:
 
 
 def _date(options: list[str], where: str) -> tuple[str, str]:
-    """(regex, template of the time) for the options of %d."""
+    """Return (regex, template of the time) for the options of %d."""
     form = options[0].strip().strip('"') if options else ""
     zone = options[1] if len(options) > 1 else ""
     if logback := re.fullmatch(r'(.*?)"?, *((?:UTC|GMT)[+\-:\d]*|[A-Z]\w+/[\w/]+)', form):
@@ -193,7 +197,7 @@ def _date(options: list[str], where: str) -> tuple[str, str]:
         if name == "unknown":
             raise unsupported(f"{text} is no number of year, month, day, hour (0-23), minute, second or fraction, and no zone")
         if name in groups:
-            raise unsupported(f"{name} stands twice")
+            raise unsupported(f"{name} is used twice")
         if name in {"quoted", "other"}:
             regex += literal(piece[name])
             continue
@@ -220,7 +224,7 @@ def _date(options: list[str], where: str) -> tuple[str, str]:
 
 # -- conversion patterns -----------------------------------------------------------------------------------
 
-# in the regex of a pattern: %m, %n, %ex
+# marks in the regex of a pattern: %m, %n, %ex
 _MESSAGE, _END, _THROWN = "\0m", "\0n", "\0t"
 _SLOTS = {
     "date": ("d", "date"),
@@ -265,7 +269,7 @@ _PADDING = " {0,60}"
 
 @dataclass
 class _Facts:
-    """What a pattern says besides its regex. seen: the slots that it has."""
+    """Properties of a pattern besides its regex. seen: the slots that it has."""
 
     time: str = ""
     cuts: bool = False
@@ -274,20 +278,20 @@ class _Facts:
 
 
 def _lookups(pattern: str, where: str) -> str:
-    """The pattern with `${NAME:-default}` replaced by its default. Raises DefinitionError where there is none."""
+    """Replace `${NAME:-default}` by its default. Raises DefinitionError where there is none."""
     for _ in range(20):
         found = re.search(r"\$\{([^${}]*)\}", pattern)
         if not found:
             return pattern
         name, has_default, default = found[1].partition(":-")
         if not has_default:
-            raise DefinitionError(f"{where}: ${{{name}}} stands for something that is not known here; put its value in its place")
+            raise DefinitionError(f"{where}: ${{{name}}} has no default; replace it by its value")
         pattern = pattern[: found.start()] + default + pattern[found.end() :]
     raise DefinitionError(f"{where}: too many ${{..}}")
 
 
 def _braced(pattern: str, at: int, pair: str, where: str) -> tuple[str, int]:
-    """(what is inside the brackets that open at `at`, position after them)."""
+    """Return (the text inside of the brackets that open at `at`, the position after them)."""
     depth, begin = 0, at
     while at < len(pattern):
         if pattern[at] == "\\":
@@ -303,7 +307,10 @@ def _braced(pattern: str, at: int, pair: str, where: str) -> tuple[str, int]:
 
 
 def _regex(pattern: str, facts: _Facts, where: str) -> str:
-    """The regex of a conversion pattern, with _MESSAGE, _END and _THROWN in it. Raises DefinitionError."""
+    """Return the regex of a conversion pattern, with _MESSAGE, _END and _THROWN in it.
+
+    Raises DefinitionError.
+    """
     regex, at = "", 0
     while piece := _PIECE.match(pattern, at):
         at = piece.end()
@@ -335,7 +342,7 @@ def _regex(pattern: str, facts: _Facts, where: str) -> str:
 
 
 def _conversion(word: str, options: list[str], most: str | None, facts: _Facts, where: str) -> str:
-    """The regex of one conversion. most: to how many characters it is cut."""
+    """Return the regex of one conversion. most: number of characters to which it is cut."""
     kind = _WORDS[word]
     if kind in {"around", "optional"}:
         if not options:
@@ -345,7 +352,7 @@ def _conversion(word: str, options: list[str], most: str | None, facts: _Facts, 
             raise DefinitionError(f"{where}: the message may not be inside %{word}")
         return inner if kind == "around" else f"(?:{inner})?"
     if kind in facts.seen:
-        raise DefinitionError(f"{where}: %{_SLOTS[kind][0]} stands twice")
+        raise DefinitionError(f"{where}: %{_SLOTS[kind][0]} is used twice")
     if kind in _SLOTS:
         facts.seen.add(kind)
     if kind == "date":
@@ -359,9 +366,9 @@ def _conversion(word: str, options: list[str], most: str | None, facts: _Facts, 
 
 
 def from_conversion_pattern(pattern: str, where: str, name: str = "", prefix: str = "") -> Layout:
-    """The layout of a ConversionPattern. Raises DefinitionError naming what is not supported.
+    """Return the layout of a ConversionPattern. Raises DefinitionError, which names what is not supported.
 
-    prefix: a regex for what stands before it.
+    prefix: regex of text before it.
     """
     facts = _Facts()
     head, message, tail = _regex(_lookups(pattern, where), facts, where).partition(_MESSAGE)
@@ -373,7 +380,7 @@ def from_conversion_pattern(pattern: str, where: str, name: str = "", prefix: st
     if ending.replace(_END, "").replace(_THROWN, ""):
         raise DefinitionError(f"{where}: text after %n is not supported")
     if not facts.seen & {"date", "level", "logger"}:
-        raise DefinitionError(f"{where}: with no time stamp, level or logger, no record can be told from other text")
+        raise DefinitionError(f"{where}: with no time stamp, level or logger, no record can be distinguished from other text")
     head, tail = prefix + head.replace(_THROWN, ""), tail.replace(_THROWN, THROWN)
     bare_line = not facts.seen & {"date", "level"}
     if bare_line:
@@ -381,7 +388,7 @@ def from_conversion_pattern(pattern: str, where: str, name: str = "", prefix: st
     if not facts.cuts:
         head = head.replace(LOGGER, DOTTED_LOGGER)
     lazy = "?" if tail == THROWN else ""
-    # a head matches in one way only, however often the rest fails
+    # a head matches in one way only, so that a failing rest does not backtrack into it
     first = f"(?>{head}){LOG_IDENT}(?<statement>[^\\n]*{lazy}){tail}"
     line = first + TRAILING if tail not in {"", THROWN} else first
     record = f"(?>{head}){LOG_IDENT}(?<statement>.*?){tail}{REST}" if tail not in {"", THROWN} and not bare_line else ""
@@ -394,9 +401,9 @@ def from_conversion_pattern(pattern: str, where: str, name: str = "", prefix: st
 
 
 def from_json(keys: Mapping[str, Any], where: str, name: str = "", levels: str = "names") -> Layout:
-    """A layout of one JSON object a line. Raises DefinitionError.
+    """Return a layout of one JSON object per line. Raises DefinitionError.
 
-    levels: `names`, or `syslog` for numbers. Many programs print such a number; the key of the logger must be there, too.
+    levels: `names`, or `syslog` for numbers. Other programs print such numbers, too, so these need the key of the logger.
     """
     if levels not in {"names", "syslog"}:
         raise DefinitionError(f"{where}: levels are names or syslog")
@@ -422,7 +429,7 @@ def from_json(keys: Mapping[str, Any], where: str, name: str = "", levels: str =
 
 
 def _from_pattern(entry: Mapping[str, Any], where: str, name: str) -> Layout:
-    """A layout of text that no logger printed, such as the output of kafka-dump-log."""
+    """Return a layout of text that no logger printed, such as the output of kafka-dump-log."""
     if missing := {"head", "logger"} - set(entry):
         raise DefinitionError(f"{where}: a pattern needs {' and '.join(sorted(missing))}, too")
     head, line = entry["head"], entry["pattern"]
@@ -466,12 +473,13 @@ def _entries(text: str, file: str, built_in: bool) -> Iterator[Layout | Wrapper]
 
 @cache
 def shapes(site: Path | None = None) -> Shapes:
-    """The built-in layouts and wrappers; before them those of `layouts.toml` in a site's own folder. Raises DefinitionError.
+    """Return the built-in layouts and wrappers, after those of a site's `layouts.toml`.
 
-    A site's entry takes the place of the built-in one of the same name.
+    Raises DefinitionError.
+    A site's entry replaces the built-in one of the same name.
     """
-    ours = files(__name__.split(".")[0]).joinpath("layouts.toml").read_text("utf-8")
-    found = list(_entries(ours, BUILT_IN, True))
+    text = files(__name__.split(".")[0]).joinpath("layouts.toml").read_text("utf-8")
+    found = list(_entries(text, BUILT_IN, True))
     if site is not None and (site / "layouts.toml").is_file():
         own = list(_entries((site / "layouts.toml").read_text("utf-8"), "layouts.toml", False))
         names = {entry.name for entry in own}
@@ -483,5 +491,8 @@ def shapes(site: Path | None = None) -> Shapes:
 
 
 def wrapping(wrappers: Iterable[Wrapper]) -> str:
-    """Regex of everything that collectors put before a line; it matches every line, most of them with nothing."""
+    """Return a regex of all wrappers before a line.
+
+    It matches every line, most of them with an empty text.
+    """
     return "".join(f"(?:{wrapper.pattern})?" for wrapper in wrappers)

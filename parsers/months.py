@@ -8,7 +8,7 @@ WIDTHS, CONTEXTS = ("wide", "abbreviated"), ("format", "stand-alone")
 
 @cache
 def _numbers(locales: tuple[str, ...] | None) -> dict[str, set[int]]:
-    """Name in lower case, without its dot -> numbers of months. locales: None: all that name a language only."""
+    """Return name in lower case and without its dot -> numbers of months. locales: None: all languages."""
     from babel import Locale, UnknownLocaleError, localedata
 
     found: dict[str, set[int]] = {}
@@ -26,7 +26,7 @@ def _numbers(locales: tuple[str, ...] | None) -> dict[str, set[int]]:
 
 @cache
 def month(name: str) -> str:
-    """Return `11` for `Nov`, `noviembre` or `11\u6708`; the name itself where no language has it, or two give it to different months."""
+    """Return `11` for `Nov`, `noviembre` or `11\u6708`; the name itself where it is unknown or ambiguous."""
     key = name.casefold().rstrip(".")
     for locales in (("en",), None):
         numbers = _numbers(locales).get(key, set())

@@ -1,4 +1,4 @@
-"""Proposes a ConversionPattern for lines that no layout knows, from what stands in them. No Spark."""
+"""Propose a ConversionPattern for lines that no layout matches, from their content. No Spark."""
 
 import re
 from collections.abc import Sequence
@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from parsers.layouts import from_conversion_pattern
 from parsers.patterns import DefinitionError, compiled
 
-# lines that a proposal is made from, and the share of them, without stack traces, that it has to read
+# most lines that a proposal is derived from, and least share of them (without stack traces) that it must match
 MOST_LINES, LEAST_SHARE = 200, 0.5
 SHOWN_LINES = 20
 # regex of a time -> log4j's pattern for it
@@ -44,7 +44,7 @@ _AFTER = re.compile(rf"(?P<logger> \({_LOGGER}(?P<line>:\d+)?\))(?P<thread> \[[^
 
 
 def proposed(lines: Sequence[str]) -> str | None:
-    """A ConversionPattern that reads at least half of the lines; None where there is none."""
+    """Return a ConversionPattern that matches at least half of the lines; None where there is none."""
     some = [line.rstrip("\r") for line in lines if line.strip() and line[0] not in " \t"][:MOST_LINES]
     best, most = None, 0
     for pattern in dict.fromkeys(filter(None, map(_from_line, some[:SHOWN_LINES]))):

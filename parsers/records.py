@@ -1,4 +1,4 @@
-"""Turn the text of a log into records: remove collectors' prefixes, join pieces, read headers, keep stack traces.
+"""Turn the text of a log into records: remove prefixes, join pieces, read headers.
 
 A record is a line with a known header and the lines up to the next one. All text is `str`; a line ends at LF, CR LF or CR.
 """
@@ -29,18 +29,18 @@ from parsers.patterns import GROUP, THROWABLE_CLASS, compiled
 # characters that no layout prints: NUL padding of crashes, colours of terminals, byte order marks of editors
 NOT_PRINTED = re.compile(r"[\x00\x01]|\x1B\[[0-9;?]*[A-Za-z]|\x1B\][^\x07\x1B\n]{0,200}\x07|\A\uFEFF")
 _LINE_END = re.compile(r"\r\n|\n|\r")
-# a stack trace may be long, but a million lines of prose are none
+# most lines of a record; a million lines of prose are no stack trace
 LONGEST_TAIL = 20_000
-# characters of the lines after the first; more are counted as cut
+# most characters of the lines after the first; more are counted as cut
 LONGEST_REST = 4_000_000
-# characters of a line; of a longer one its beginning and its end are kept: in most layouts the logger ends the line
+# most characters of a line; a longer one loses its middle, because in most layouts the logger ends the line
 LONGEST_LINE = 1_000_000
 END_OF_LINE = 4_000
-# replaces the middle of a line; it has no digit, which a rule might read
+# replaces the middle of a line; it has no digit that a rule could read as a value
 CUT = " .. cut .. "
 # separators that tools print between parts of their output: grep -C, tail of several files
 BETWEEN = re.compile(r"--|==> [^\n]{1,300} <==")
-# people write between records without time stamps: only what looks like this belongs to a record
+# lines that belong to a record in a file without time stamps, where people may write between records
 STACK_TRACE = re.compile(rf"\s+at |\s*\.\.\. \d+ more|Caused by: |{THROWABLE_CLASS}(?::|$)")
 _SLOTS = ("level", "logger", "thread", "log_ident", "statement", "thrown")
 _GROUP_NAME = re.compile(r"\{\w+\}")
@@ -53,15 +53,15 @@ class Record(NamedTuple):
     layout      name of the layout that its header has
     ts          `yyyy-MM-dd HH:mm:ss[.SSS][zone]` as printed; None where the layout prints none
     level       log4j's level
-    logger      as printed; in full where the layout abbreviates it and rules are about it
+    logger      as printed; in full where the layout abbreviates it and rules cover it
     thread      None where the layout prints none
-    log_ident   what the component puts before its statement (`logIdent` of Kafka's `Logging`), with the blank after it
+    log_ident   text of the component before its statement (`logIdent` of Kafka's `Logging`), with the blank after it
     statement   the message without it
-    rest        the lines after the first, or the stack trace inside of it
-    raw         all of it, as it was before a collector changed it
-    fits        whether the layout matches the whole of it; if not, the statement is the first line, and nothing else is known
-    cut         bytes of it that were left out, because a line or the whole of it was too long
-    node        that its envelope names; None where it names none
+    rest        the lines after the first, or the stack trace in the first one
+    raw         the whole record, as it was before a collector changed it
+    fits        whether the layout matches the whole record; if not, the statement is the first line, and no other value is known
+    cut         bytes that were left out, because a line or the record was too long
+    node        the node that its envelope names; None where it names none
     """
 
     line_no: int
@@ -106,7 +106,10 @@ class LineBuilder:
             self._cut += len(left_out.encode("utf-8", "replace"))
 
     def line(self) -> str:
-        """Return the line, a `CutLine` where something is left out. The result does not depend on how the text was cut into pieces."""
+        """Return the line, a `CutLine` where something is left out.
+
+        The result does not depend on how the text was cut into pieces.
+        """
         beginning = "".join(self._beginning)
         if not self._cut:
             return beginning + self._end
@@ -121,7 +124,10 @@ FullName = Callable[[str, str], str]
 
 
 def split_lines(text: str) -> list[str]:
-    """The lines of a text without their ends; a text that ends with a line end has an empty last line."""
+    """Return the lines of a text without line ends.
+
+    A text that ends with a line end has an empty last line.
+    """
     return _LINE_END.split(text) if "\r" in text else text.split("\n")
 
 
@@ -131,7 +137,7 @@ def is_odd(text: str) -> bool:
 
 
 class Unwrapper:
-    """Remove from a line what no layout prints: control characters, colours, a collector's prefix."""
+    """Removes from a line what no layout prints: control characters, colours, a collector's prefix."""
 
     def __init__(self, wrappers: Iterable[Wrapper]) -> None:
         self._wrapping = compiled(GROUP.sub("(?:", wrapping(wrappers))).match
@@ -153,7 +159,7 @@ class Joiner:
         return next((found for pattern in self._patterns if (found := pattern.match(line))), None)
 
     def knows(self, line: str) -> bool:
-        """Whether the line is of a collector that cuts lines."""
+        """Return whether the line is of a collector that cuts lines."""
         return self._piece(line) is not None
 
     def is_partial(self, line: str) -> bool:
@@ -170,9 +176,9 @@ class Joiner:
                 yield line
                 continue
             stream = found["stream"]
-            goes_on = stream in begun
+            is_begun = stream in begun
             begun.setdefault(stream, LineBuilder()).add(
-                line[found.end() :] if goes_on else line, line.cut if isinstance(line, CutLine) else 0
+                line[found.end() :] if is_begun else line, line.cut if isinstance(line, CutLine) else 0
             )
             if found["partial"] is None:
                 yield begun.pop(stream).line()
@@ -192,7 +198,10 @@ _INSTANT, _LOG_IDENT = compiled(EPOCH_INSTANT), compiled(LOG_IDENT)
 
 
 def _at(content: Mapping[str, Any], path: str) -> str | None:
-    """Return the value at a path as text: a key, or key b of object a for `a.b`; None where there is none or it is empty."""
+    """Return the value at a path as text: a key, or key b of object a for `a.b`.
+
+    None where there is none or it is empty.
+    """
     value = content.get(path)
     outer, dot, inner = path.partition(".")
     if value is None and dot:
@@ -204,7 +213,10 @@ def _at(content: Mapping[str, Any], path: str) -> str | None:
 
 
 def time_text(text: str) -> str | None:
-    """`yyyy-MM-dd HH:mm:ss.SSS` and the zone, of ISO text or a count since 1970; None of other text."""
+    """Return `yyyy-MM-dd HH:mm:ss.SSS` and the zone, from ISO text or a count since 1970.
+
+    None for other text.
+    """
     if found := _ISO_WHOLE.fullmatch(text):
         return "{date} {clock}{fraction}{zone}".format_map(found.groupdict("")).replace(",", ".")
     millis = None
@@ -220,7 +232,7 @@ def time_text(text: str) -> str | None:
 
 
 def json_header(layout: Layout, line: str) -> Header | None:
-    """The header of a JSON record; None where it is no JSON, or has no time, level and message."""
+    """Return the header of a JSON record; None where it is no JSON, or lacks time, level or message."""
     assert layout.json is not None
     try:
         content, _ = _DECODER.raw_decode(line)
@@ -248,7 +260,7 @@ def json_header(layout: Layout, line: str) -> Header | None:
 
 
 def _with_month_number(time: Callable[[Sequence[str]], Any], at: int) -> Callable[[Sequence[str]], Any]:
-    """The parts of a time, of which one is the name of a month."""
+    """Return a function that converts the name of a month, at one place of a time, to its number."""
 
     def parts(groups: Sequence[str]) -> Any:
         found = time(groups)
@@ -258,7 +270,10 @@ def _with_month_number(time: Callable[[Sequence[str]], Any], at: int) -> Callabl
 
 
 def _header_of(layout: Layout, regex: re.Pattern[str], full_name: FullName) -> Callable[[Sequence[str]], Header]:
-    """A function from the groups of a regex, empty where they have not matched, to a header. The last group never matches."""
+    """Return a function from the groups of a regex, empty where they do not match, to a header.
+
+    The last group never matches.
+    """
 
     def values(names: Sequence[str]) -> Callable[[Sequence[str]], Any]:
         return itemgetter(*(regex.groupindex.get(name, 0) - 1 for name in names)) if names else lambda groups: ()
@@ -281,15 +296,18 @@ def _header_of(layout: Layout, regex: re.Pattern[str], full_name: FullName) -> C
 
 
 class Headers:
-    """Reads headers in a list of layouts: the first that takes the whole first line has it, else the first that takes all lines."""
+    """Reads headers by a list of layouts.
+
+    The first one that matches the whole first line counts, else the first one that matches all lines.
+    """
 
     def __init__(self, layouts: Sequence[Layout], full_name: FullName = lambda logger, log_ident: logger) -> None:
-        """full_name: gives a logger in full, of what a layout that abbreviates prints and the log ident."""
+        """full_name: returns a logger in full, from an abbreviated logger and the log ident."""
         self._is_head = compiled("|".join(f"(?:{GROUP.sub('(?:', layout.head)})" for layout in layouts) or "(?!)").match
         self._lines = [self._reader(layout, layout.line, full_name) for layout in layouts]
         self._heads = [(layout.name, compiled(layout.head).match) for layout in layouts]
         self._whole = [self._reader(layout, layout.record, full_name) for layout in layouts if layout.record]
-        # the first layout, which most logs have
+        # the first layout is that of most logs
         self._first: tuple[Any, Any, int] | None = None
         if layouts and layouts[0].time_groups:
             regex = compiled(f"(?m)^(?:(?:{layouts[0].line})|[^\\n]*)$(?<absent>(?!))?")
@@ -306,9 +324,12 @@ class Headers:
         return lambda text: of_groups(found.groups("")) if (found := fullmatch(text)) else None
 
     def at_once(self, lines: Sequence[str]) -> Sequence[Header | None] | None:
-        """The headers of lines, as printed, in the first layout (None: it has none); None where they have to be read one by one."""
+        """Return the headers of lines in the first layout; None: read them one by one.
+
+        An item is None where a line has no header in it.
+        """
         text = "\n".join(lines)
-        # a line with what no layout prints is cleaned before it is read
+        # lines with characters that no layout prints are cleaned one by one
         if self._first is None or is_odd(text):
             return None
         find_all, of_groups, date = self._first
@@ -317,19 +338,19 @@ class Headers:
         return [of_groups(groups) if groups[date] else None for groups in found] if len(found) == len(lines) else None
 
     def begins(self, line: str) -> bool:
-        """Whether the line begins a record."""
+        """Return whether the line begins a record."""
         return self._is_head(line) is not None
 
     def of_line(self, line: str) -> Header | None:
-        """The header of a record whose message is one line."""
+        """Return the header of a record whose message is one line."""
         return next((header for read in self._lines if (header := read(line))), None)
 
     def of_text(self, text: str) -> Header | None:
-        """Return the header of a record whose message has several lines: the end of the layout is on one of them."""
+        """Return the header of a record whose message has several lines, one with the layout's end."""
         return next((header for read in self._whole if (header := read(text))), None)
 
     def layout_of(self, line: str) -> str:
-        """The first layout that has such a beginning."""
+        """Return the first layout whose head matches."""
         return next(name for name, match in self._heads if match(line))
 
 
@@ -339,7 +360,7 @@ class Headers:
 class RecordReader:
     """Joins the lines of one file to records.
 
-    Pass it the text in order, in any pieces that end with a line; `close` returns the last record.
+    The lines are fed in order, in any pieces; `close` returns the last record.
     """
 
     def __init__(
@@ -348,10 +369,10 @@ class RecordReader:
         """stack_traces_only: other lines between records belong to no record. line_no: of the first line."""
         self._headers, self._unwrapped, self._stack_traces_only = headers, unwrapped, stack_traces_only
         self._next = line_no
-        # of the record that is being read
+        # the unfinished record
         self._line_no, self._first, self._header, self._tail = 0, "", None, []  # type: int, str, Header | None, list[str]
         self._ended = True
-        # of it: characters after the first line, bytes that were left out
+        # of the unfinished record: characters after the first line, bytes that were left out
         self._rest = self._cut = 0
         # numbers of lines read, of records begun, of further lines of records; other lines belong to no record
         self.lines = self.begun = self.continued = 0
@@ -367,7 +388,7 @@ class RecordReader:
         yield from self._feed(lines[begin:] if begin else lines)
 
     def _feed(self, lines: Sequence[str]) -> Iterator[Record]:
-        headers, unwrapped, made = self._headers, self._unwrapped, Record._make
+        headers, unwrapped, record_of = self._headers, self._unwrapped, Record._make
         begins, of_line = headers.begins, headers.of_line
         line_no = self._next
         self._next += len(lines)
@@ -385,7 +406,7 @@ class RecordReader:
             if self._line_no:
                 # most records are one line
                 if self._header and not self._tail and not self._header[7] and not self._cut:
-                    yield made((self._line_no, *self._header[:7], "", self._first, True, 0, None))
+                    yield record_of((self._line_no, *self._header[:7], "", self._first, True, 0, None))
                 else:
                     yield self._record()
             self._line_no, self._first, self._header, self._tail, self._ended = line_no, line, header, [], False
@@ -393,7 +414,7 @@ class RecordReader:
             line_no += 1
 
     def _add(self, line: str) -> None:
-        """A line that begins no record."""
+        """Add a line that begins no record."""
         if line[:1] in {"-", "="} and BETWEEN.fullmatch(line):
             # tail prints a blank line before the name of a file
             if line[0] == "=" and self._tail and not self._tail[-1] and not self._ended:
@@ -421,7 +442,10 @@ class RecordReader:
         return Record(self._line_no, *header[:7], rest, raw, True, self._cut)
 
     def close(self, without_last_line: bool = False) -> Iterator[Record]:
-        """Return the last record of the text. without_last_line: leave out its last line, unless it is its only one."""
+        """Return the last record of the text.
+
+        without_last_line: leave out its last line, unless it is its only one.
+        """
         if without_last_line and self._tail and self._line_no + len(self._tail) == self._next - 1:
             self._tail.pop()
             self.continued -= 1

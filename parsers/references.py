@@ -1,6 +1,6 @@
-"""Event types that Python and SQL name, and those of them that no rule has. Pure: source text in, places out.
+"""Find event types in Python and SQL that no rule has. Pure: source text in, places out.
 
-They are found where they are used: compared with `event_type`, in a constant that is compared with it, or in a list of such names.
+A name is an event type if it is compared with `event_type`, is in a constant that is compared with it, or in a list of such names.
 """
 
 import ast
@@ -12,12 +12,12 @@ import sqlglot
 from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
-# the column, and keys and attributes of that name
+# name of the column, and of keys and attributes
 EVENT_TYPE = "event_type"
-# event types without a rule: lines that a tool printed
+# event types without a rule: lines of a tool's output
 WITHOUT_RULE = {"checkpoint"}
 _NAME = re.compile(r"[a-z][a-z0-9]*(?:_[a-z0-9]+)+")
-# a comparison in SQL that Python has as text
+# a comparison in SQL inside of a Python text
 _IN_TEXT = re.compile(r"\bevent_type\s*(?:=|<>|!=|IN)\s*(\([^()]*\)|'\w+')", re.I)
 
 
@@ -32,7 +32,7 @@ class Reference:
 def unknown(
     python: Mapping[str, str], sql: Mapping[str, str], event_types: Collection[str], others: Collection[str]
 ) -> list[str]:
-    """Name each event type that is used and that no rule has, with file and line.
+    """Return a sentence with file and line for each event type that is used and no rule has.
 
     python, sql: path -> text. others: names of tables and columns, which lists of event types do not have.
     """
@@ -43,7 +43,7 @@ def unknown(
 
 
 def in_sql(path: str, text: str) -> Iterator[Reference]:
-    """Return the event types that a statement compares with the column."""
+    """Yield the event types that a statement compares with the column."""
     if EVENT_TYPE not in text:
         return
     try:
@@ -68,7 +68,7 @@ def _in_text(text: str) -> set[str]:
 
 
 def in_python(sources: Mapping[str, str], known: Collection[str], others: Collection[str]) -> Iterator[Reference]:
-    """Return the event types that modules name."""
+    """Yield the event types that modules name."""
     modules = {path: ast.parse(text) for path, text in sources.items()}
     nodes = {path: list(ast.walk(tree)) for path, tree in modules.items()}
     constants = {(path, name): value for path, tree in modules.items() for name, value in _constants(tree)}
@@ -96,8 +96,8 @@ def in_python(sources: Mapping[str, str], known: Collection[str], others: Collec
 
 
 def _sides(nodes: Sequence[ast.AST]) -> Iterator[ast.expr]:
-    """What is compared with an event type."""
-    # names that an event type was given
+    """Yield the expressions that are compared with an event type."""
+    # variables that were assigned an event type
     given = {target.id for target, value in _assigned(nodes) if isinstance(target, ast.Name) and _is_event_type(value)}
     for node in nodes:
         if isinstance(node, ast.Compare):
@@ -114,7 +114,7 @@ def _sides(nodes: Sequence[ast.AST]) -> Iterator[ast.expr]:
 
 
 def _assigned(nodes: Sequence[ast.AST]) -> Iterator[tuple[ast.expr, ast.expr]]:
-    """Each target of an assignment with its value; those of tuples one by one."""
+    """Yield each target of an assignment with its value; tuples item by item."""
     for node in nodes:
         if not isinstance(node, ast.Assign):
             continue
@@ -126,7 +126,10 @@ def _assigned(nodes: Sequence[ast.AST]) -> Iterator[tuple[ast.expr, ast.expr]]:
 
 
 def _is_event_type(node: ast.expr, given: Collection[str] = ()) -> bool:
-    """Whether it is `x.event_type`, `x["event_type"]`, `event_type`, or a name that one of these was given."""
+    """Return whether an expression is an event type.
+
+    Such are `x.event_type`, `x["event_type"]`, `event_type`, and variables that were assigned one.
+    """
     match node:
         case ast.Name(id=name) if name in given:
             return True
@@ -138,7 +141,7 @@ def _is_event_type(node: ast.expr, given: Collection[str] = ()) -> bool:
 
 
 def _constants(tree: ast.AST) -> Iterator[tuple[str, ast.expr]]:
-    """Constants of a module: name and value."""
+    """Yield (name, value) of the constants of a module."""
     for node in tree.body if isinstance(tree, ast.Module) else []:
         if isinstance(node, ast.Assign):
             yield from ((target.id, node.value) for target in node.targets if isinstance(target, ast.Name))
@@ -147,7 +150,7 @@ def _constants(tree: ast.AST) -> Iterator[tuple[str, ast.expr]]:
 
 
 def _imported(nodes: Sequence[ast.AST]) -> dict[str, tuple[str, str]]:
-    """Name -> the module that it is imported from, as a path, and its name there."""
+    """Return name -> (path of the module that it is imported from, its name there)."""
     return {
         alias.asname or alias.name: ((one.module or "").replace(".", "/"), alias.name)
         for one in nodes
@@ -159,7 +162,7 @@ def _imported(nodes: Sequence[ast.AST]) -> dict[str, tuple[str, str]]:
 def _named(
     path: str, imported: Mapping[str, tuple[str, str]], node: ast.expr, constants: Collection[tuple[str, str]]
 ) -> set[tuple[str, str]]:
-    """The constants (module, name) that an expression of a module is made of. imported: as `_imported` has it."""
+    """Return the constants (module, name) in an expression of a module. imported: from `_imported`."""
     found = set()
     if isinstance(node, ast.Dict):
         # its values are no event types
@@ -179,7 +182,7 @@ def _named(
 
 
 def _members(node: ast.expr) -> list[tuple[str, int]]:
-    """The texts that an expression is, or that it has as members or keys, each with its line."""
+    """Return (text, line) of the texts that an expression is, or has as members or keys."""
     if isinstance(node, ast.Constant):
         return [(node.value, node.lineno)] if isinstance(node.value, str) else []
     parts: list[ast.expr | None] = []

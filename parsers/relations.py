@@ -1,7 +1,8 @@
-"""Find tables and columns that queries name and that do not exist. Pure: SQL and Python source text in, problems out.
+"""Find tables and columns that queries name and that do not exist.
 
-A name is looked up where the query takes it from: a table of `schemas/tables`, its rows under another name (`audited_events`), a part of the query, or
-rows that Python makes, whose columns are not known here.
+Pure: SQL and Python source text in, problems out.
+A name is looked up in its source: a table of `schemas/tables`, its rows under another name (`audited_events`), a CTE of the query, or a view that
+Python registers, whose columns are not known.
 """
 
 import ast
@@ -13,17 +14,17 @@ from sqlglot import exp
 from sqlglot.errors import SqlglotError
 from sqlglot.optimizer.scope import Scope, traverse_scope
 
-# names of columns; None: any, as they are not known
+# names of columns; None: not known
 Columns = frozenset[str] | None
-# prefixes before a table's name for the rows of it that a stage reads
-PREFIXES = ("audited_", "told_", "whole_", "guarded_")
-# placeholder for a value that Python puts into a text
+# prefixes of a table's name in the names of views over its rows
+PREFIXES = ("audited_", "stored_", "whole_", "guarded_")
+# placeholder for a value that Python inserts into a text
 HOLE = "hole_of_python"
 _QUERY = re.compile(r"\bSELECT\b.*\bFROM\b", re.S)
 
 
 def known_columns(name: str, tables: Mapping[str, Columns]) -> Columns:
-    """Return the columns of a table or of its rows under another name. Raises KeyError where there is no such thing."""
+    """Return the columns of a table or of a view over its rows. Raises KeyError where there is none."""
     if HOLE in name:
         return None
     if name in tables:
@@ -35,7 +36,11 @@ def known_columns(name: str, tables: Mapping[str, Columns]) -> Columns:
 
 
 def problems(sql: str, tables: Mapping[str, Columns]) -> list[str]:
-    """Return a problem for each table and column of a query that does not exist. tables: name -> columns. Raises SqlglotError where it is no query."""
+    """Return a problem for each table and column of a query that does not exist.
+
+    Raises SqlglotError where it is no query.
+    tables: name -> columns.
+    """
     found = set[str]()
     for tree in filter(None, sqlglot.parse(sql, dialect="spark")):
         outputs: dict[int, Columns] = {}
@@ -69,7 +74,7 @@ def output(sql: str, tables: Mapping[str, Columns]) -> Columns:
 
 
 def _output(scope: Scope, sources: Mapping[str, Columns]) -> Columns:
-    """The columns that a part of a query gives."""
+    """Return the columns of the result of a part of a query."""
     select = scope.expression
     if isinstance(select, exp.SetOperation):
         select = select.left
@@ -93,7 +98,7 @@ def _output(scope: Scope, sources: Mapping[str, Columns]) -> Columns:
 
 
 def _unknown(scope: Scope, sources: Mapping[str, Columns]) -> Iterator[str]:
-    """What is wrong with the columns of a part of a query."""
+    """Yield what is wrong with the columns of a part of a query."""
     select = scope.expression
     aliases = {one.alias.lower() for one in select.find_all(exp.Alias, exp.TableAlias) if one.alias}
     aliases |= {name.name.lower() for one in select.find_all(exp.TableAlias) for name in one.columns}
@@ -106,7 +111,7 @@ def _unknown(scope: Scope, sources: Mapping[str, Columns]) -> Iterator[str]:
             columns = sources[table]
             if columns is not None and name not in columns:
                 yield f"{table} has no column {name}"
-        # what a correlated part names may be of the query around it
+        # a correlated part may name columns of the query around it
         elif not table and column.parent_select is select and not scope.is_correlated_subquery:
             every = [columns for columns in sources.values() if columns is not None]
             if sources and len(every) == len(sources) and name not in (aliases | arguments).union(*every):
@@ -114,7 +119,10 @@ def _unknown(scope: Scope, sources: Mapping[str, Columns]) -> Iterator[str]:
 
 
 def queries_of(source: str) -> Iterator[tuple[int, str]]:
-    """Return the queries that a Python module has as text, each with its line; what Python puts into one is a name that nothing has."""
+    """Yield (line, query) of the queries in the texts of a Python module.
+
+    Each inserted value becomes HOLE.
+    """
     tree = ast.parse(source)
     inner = {
         id(part) for node in ast.walk(tree) if isinstance(node, ast.JoinedStr) for part in ast.walk(node) if part is not node
@@ -125,7 +133,7 @@ def queries_of(source: str) -> Iterator[tuple[int, str]]:
             continue
         if isinstance(node, ast.JoinedStr):
             text = "".join(str(part.value) if isinstance(part, ast.Constant) else f" {HOLE} " for part in node.values)
-            # a name that is put together is one name
+            # a name with an inserted part is one name
             text = re.sub(rf"(?<=\w) ({HOLE})", r"\1", text)
         elif isinstance(node, ast.Constant) and isinstance(node.value, str):
             text = node.value
@@ -136,7 +144,10 @@ def queries_of(source: str) -> Iterator[tuple[int, str]]:
 
 
 def problems_of_modules(modules: Mapping[str, str], tables: Mapping[str, Columns]) -> tuple[list[str], Sequence[str]]:
-    """(problems of the queries that modules have as text, places of texts that are no whole query). modules: path -> text."""
+    """Return (problems of the queries in modules, places of texts that are no whole query).
+
+    modules: path -> text.
+    """
     found, parts = [], []
     for path, text in modules.items():
         for line, sql in queries_of(text):

@@ -1,20 +1,20 @@
-"""Rules: what each Kafka log statement says, as data (`events/*.toml`), and the speakers before it. No Spark.
+"""Load the rules of Kafka's log statements (`events/*.toml`), and log idents. No Spark.
 
-A rule file belongs to one of Kafka's speakers and is named after it. Keys of a file: `loggers` (who may say it), then one
-table a rule:
+A rule file belongs to one component of Kafka and is named after it. Keys of a file: `loggers`, which may log the statements, then one
+table per rule:
 
 starts    literal prefix (or several) of the statement: the dispatch key
-contains  a further literal, where rules share a prefix
-drifts    false: other statements begin in the same way, so that one which the pattern does not match is another statement, not drift
+contains  a further literal, if rules share a prefix
+drifts    false: other statements have the same beginning, so a statement that the pattern does not match is no drift
 pattern   regex of the whole statement; named groups are columns of `schemas/vocabulary.toml`
 says      happened (the state is now this) | requested (an intent, a message sent) | failed (nothing changed)
           | is (a report of the present state)
 means     what the statement means for timelines: words of meanings.toml
 means_by  the same for lines of some loggers only: word -> the last parts of their names
-keeps     columns that the change leaves as they were before, so that they may be carried over
-implies   columns that follow from the statement without standing in it
-each      `of`: the group that is a list, `pattern`: one item of it; such a record gives one event an item
-sample    `line` (a whole record), `gives` (columns) or `gives_each` (one table an item)
+keeps     columns that the change leaves unchanged, so that their values may be carried over
+implies   columns whose values follow from the statement without being in it
+each      `of`: the group that is a list, `pattern`: one item of it; such a record gives one event per item
+sample    `line` (a whole record), `gives` (columns) or `gives_each` (one table per item)
 """
 
 import re
@@ -30,16 +30,16 @@ from typing import Any
 from parsers.layouts import KAFKAS_LOGGER, Layout, Wrapper, shapes
 from parsers.patterns import GROUP, DefinitionError, expand, group_names
 
-OURS = files(__name__.split(".")[0])
+PACKAGE = files(__name__.split(".")[0])
 SAYS = ("happened", "requested", "failed", "is")
 RULE_KEYS = {"starts", "contains", "drifts", "pattern", "says", "means", "means_by", "keeps", "implies", "each", "sample"}
-# groups that carry the text of a list on to `each`; they are no columns
+# group with the text of a list for `each`; it is no column
 ITEMS = "items"
 STATE_CHANGE = "state.change.logger"
 # `%c{2}`, `%c{1.}`, Spring Boot: change.logger, s.c.logger
 CUT_STATE_CHANGE = re.compile(r"(?:.*\.)?c\w*\.logger")
 # `%c{1}` prints `logger` for kafka.authorizer.logger and kafka.request.logger, too; those name no controller and no broker
-STATE_CHANGE_SPEAKER = re.compile(r"\[?(?:Controller|Broker) [^\n]*")
+STATE_CHANGE_IDENT = re.compile(r"\[?(?:Controller|Broker) [^\n]*")
 
 
 @dataclass(frozen=True)
@@ -62,19 +62,19 @@ class Rule:
     means_by: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     def claims(self, statement: str) -> bool:
-        """Whether the dispatch sends this statement here; the pattern then decides between event and drift."""
+        """Return whether the dispatch chooses this rule; the pattern then decides between event and drift."""
         return statement.startswith(self.starts) and (self.contains is None or self.contains in statement)
 
     @property
     def columns(self) -> list[str]:
-        """Columns that the rule can fill, in the order of its groups."""
+        """Return the columns that the rule can fill, in the order of its groups."""
         named = group_names(self.pattern + (self.each or ""))
         return [name for name in dict.fromkeys([*named, *self.implies]) if name != ITEMS]
 
 
 @dataclass(frozen=True)
-class Speaker:
-    """What a component puts before its statement; see speakers.toml."""
+class LogIdentPattern:
+    """A pattern of log idents, the text of a component before its statement; see log_idents.toml."""
 
     name: str
     pattern: str
@@ -84,37 +84,40 @@ class Speaker:
 
 @dataclass(frozen=True)
 class RuleSet:
-    """Everything that is needed to read a statement, in the order of the dispatch."""
+    """All definitions that parse a statement, the rules in the order of the dispatch."""
 
     rules: tuple[Rule, ...]
-    speakers: tuple[Speaker, ...]
+    log_idents: tuple[LogIdentPattern, ...]
     layouts: tuple[Layout, ...] = ()
     wrappers: tuple[Wrapper, ...] = ()
 
     @cached_property
     def loggers(self) -> frozenset[str]:
-        """`logger_key` of those that rules are about."""
+        """Return the `logger_key` of the loggers that rules cover."""
         return frozenset(logger_key(logger) for rule in self.rules for logger in rule.loggers)
 
     def in_scope(self, logger: str | None) -> bool:
-        """Whether records of this logger are kept. A logger may be printed in full or by its class name alone."""
+        """Return whether records of a logger are stored.
+
+        A logger may be printed in full or by its class name alone.
+        """
         return logger is not None and logger_key(logger) in self.loggers
 
     @cached_property
     def own_marks(self) -> str:
-        """Regex of what tells a line that no layout takes whole for one of Kafka's: its logger's name, or who speaks after the head.
+        """Return a regex that recognises a damaged line of Kafka by its logger or log ident.
 
-        Others write into the same file or folder, too (`docker compose logs`); what is Kafka's and was torn must not pass for theirs.
+        Other programs may write to the same file (`docker compose logs`); a damaged line of Kafka must not count as theirs.
         """
-        heads, speakers = (
+        heads, idents = (
             "|".join(dict.fromkeys(GROUP.sub("(?:", pattern) for pattern in patterns))
-            for patterns in ((layout.head for layout in self.layouts), (speaker.pattern for speaker in self.speakers))
+            for patterns in ((layout.head for layout in self.layouts), (ident.pattern for ident in self.log_idents))
         )
-        return rf"\A(?:{heads})(?:Kafka|{speakers})|{GROUP.sub('(?:', KAFKAS_LOGGER)}"
+        return rf"\A(?:{heads})(?:Kafka|{idents})|{GROUP.sub('(?:', KAFKAS_LOGGER)}"
 
     @cached_property
     def _full_names(self) -> Mapping[str, str]:
-        """What layouts that abbreviate print of a logger, by logger_key -> its name in full."""
+        """Return abbreviated logger -> its name in full."""
         found: dict[str, str] = {}
         widths = {layout.width for layout in self.layouts if layout.width}
         for name in sorted({logger for rule in self.rules for logger in rule.loggers} - {STATE_CHANGE}):
@@ -123,23 +126,24 @@ class RuleSet:
                 found.setdefault(cut, name)
         return found
 
-    def full_name(self, logger: str, speaker: str) -> str:
-        """The logger in full where a layout has abbreviated it and its class is one that rules are about; else as printed."""
-        if CUT_STATE_CHANGE.fullmatch(logger) or (logger == "logger" and STATE_CHANGE_SPEAKER.fullmatch(speaker)):
+    def full_name(self, logger: str, log_ident: str) -> str:
+        """Return an abbreviated logger in full if rules cover its class; else as printed."""
+        if CUT_STATE_CHANGE.fullmatch(logger) or (logger == "logger" and STATE_CHANGE_IDENT.fullmatch(log_ident)):
             return STATE_CHANGE
         return self._full_names.get(logger_key(logger), logger)
 
 
 def logger_key(logger: str) -> str:
-    """`kafka.controller.KafkaController` -> `KafkaController`; `state.change.logger` stays.
+    """Return the last part of a logger: `KafkaController` for `kafka.controller.KafkaController`.
 
-    Layouts with %c{1} print the last part only, and Kafka moves classes between packages.
+    `state.change.logger` stays.
+    Layouts with %c{1} print only the last part, and Kafka moves classes between packages.
     """
     return logger if logger.endswith(STATE_CHANGE) else logger.rsplit(".", 1)[-1].rstrip("$")
 
 
 def _rules_of(file: str, text: str, fragments: Mapping[str, str]) -> list[Rule]:
-    """The rules of a file."""
+    """Return the rules of a file."""
     content = _toml(file, text)
     loggers = frozenset(content.pop("loggers", ()))
     if not loggers:
@@ -189,45 +193,45 @@ def _toml(file: str, text: str) -> dict[str, Any]:
 
 
 def _dispatch_order(rule: Rule) -> tuple[bool, bool, int, str]:
-    """The more particular a dispatch key, the earlier it is asked; rules without a beginning come last."""
+    """Return the sort key of a rule: more specific dispatch keys are first, rules without a beginning are last."""
     return ("" in rule.starts, rule.contains is None, -min(len(s) for s in rule.starts), rule.name)
 
 
 def _texts(folder: Traversable) -> dict[str, str]:
-    """Name -> text of the data files in a folder."""
+    """Return name -> text of the data files in a folder."""
     return {entry.name: entry.read_text("utf-8") for entry in folder.iterdir() if entry.name.endswith(".toml")}
 
 
 @cache
-def _our_fragments() -> Mapping[str, str]:
-    return _toml("fragments.toml", OURS.joinpath("fragments.toml").read_text("utf-8"))
+def _built_in_fragments() -> Mapping[str, str]:
+    return _toml("fragments.toml", PACKAGE.joinpath("fragments.toml").read_text("utf-8"))
 
 
 @cache
-def _our_rules() -> tuple[Rule, ...]:
-    """Read once a process: a site's own rules are loaded with them, and linted before."""
-    texts = _texts(OURS.joinpath("events"))
-    return tuple(rule for file in sorted(texts) for rule in _rules_of(file, texts[file], _our_fragments()))
+def _built_in_rules() -> tuple[Rule, ...]:
+    """Return the built-in rules, which are loaded once per process."""
+    texts = _texts(PACKAGE.joinpath("events"))
+    return tuple(rule for file in sorted(texts) for rule in _rules_of(file, texts[file], _built_in_fragments()))
 
 
 def load(site: Path | None = None) -> RuleSet:
-    """The built-in rules and, after them, those of a site's own folder of rule files. Raises DefinitionError.
+    """Return the built-in rules and those of a site's folder of rule files. Raises DefinitionError.
 
-    The folder may hold a `fragments.toml`, and a `layouts.toml` whose layouts are tried before the built-in ones.
+    The folder may have a `fragments.toml`, and a `layouts.toml` whose layouts are tried before the built-in ones.
     """
     texts = _texts(site) if site else {}
-    fragments = {**_our_fragments(), **_toml("fragments.toml", texts.pop("fragments.toml", ""))}
+    fragments = {**_built_in_fragments(), **_toml("fragments.toml", texts.pop("fragments.toml", ""))}
     texts.pop("layouts.toml", None)
     rules = [rule for file in sorted(texts) for rule in _rules_of(file, texts[file], fragments)]
     if meant := next((rule for rule in rules if rule.means or rule.means_by), None):
-        raise DefinitionError(f"{meant.file} [{meant.name}]: timelines read built-in rules only; take `means` out")
-    speakers = _toml("speakers.toml", OURS.joinpath("speakers.toml").read_text("utf-8")).items()
+        raise DefinitionError(f"{meant.file} [{meant.name}]: timelines read built-in rules only; remove `means`")
+    idents = _toml("log_idents.toml", PACKAGE.joinpath("log_idents.toml").read_text("utf-8")).items()
     known = shapes(site)
     return RuleSet(
-        tuple(sorted((*_our_rules(), *rules), key=_dispatch_order)),
+        tuple(sorted((*_built_in_rules(), *rules), key=_dispatch_order)),
         tuple(
-            Speaker(name, expand(e["pattern"], fragments), e.get("speaks") == "controller", tuple(e["sample"]))
-            for name, e in speakers
+            LogIdentPattern(name, expand(e["pattern"], fragments), e.get("of") == "controller", tuple(e["sample"]))
+            for name, e in idents
         ),
         known.layouts,
         known.wrappers,
@@ -236,5 +240,5 @@ def load(site: Path | None = None) -> RuleSet:
 
 @cache
 def built_in() -> RuleSet:
-    """The rules that come with the product."""
+    """Return the rules of the product."""
     return load()

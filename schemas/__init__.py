@@ -1,4 +1,4 @@
-"""What must be true: column vocabulary, table definitions, state machines, checks and views, as data with a loader."""
+"""Load the definitions of the product: column vocabulary, tables, state machines, checks and views."""
 
 import hashlib
 import json
@@ -11,7 +11,7 @@ from importlib.resources import files
 from importlib.resources.abc import Traversable
 from typing import Any
 
-# of findings, the mildest first
+# severities of findings, the mildest first
 SEVERITIES = ("info", "warning", "error", "critical")
 SPARK_TYPES = {
     "int": "INT",
@@ -29,13 +29,13 @@ TABLES_VERSION = max(TABLES_DIGESTS)
 
 
 def folder(name: str) -> Traversable:
-    """A data folder of this package; it may be inside a zip."""
+    """Return a data folder of this package, which may be inside a zip."""
     return files(__name__).joinpath(name)
 
 
 @cache
 def vocabulary() -> dict[str, dict[str, str]]:
-    """Column name -> {type, comment}: everything a named group of a rule may capture, in column order."""
+    """Return column name -> {type, comment} of all values that rules may capture, in column order."""
     return tomllib.loads(files(__name__).joinpath("vocabulary.toml").read_text("utf-8"))
 
 
@@ -48,18 +48,18 @@ class Statement:
     sql: str
 
     def listed(self, key: str) -> set[str]:
-        """The names that a head line lists, with commas between them."""
+        """Return the names that a head line lists, separated by commas."""
         return {name.strip() for name in self.header.get(key, "").split(",")} - {""}
 
     @property
     def needs(self) -> "Needs":
-        """The logs without which a check's findings are not made, or claim less. Raises ValueError."""
+        """Return the logs that a check needs; without them it reports nothing or less. Raises ValueError."""
         return needed(self.header.get("needs", ""))
 
     def part(self, name: str) -> str:
-        """A query for the rows of a part of its own that has a name: `WITH name AS (` or `), name AS (` begins a line, `)` the next after it.
+        """Return a query for the rows of a CTE. Raises ValueError where there is none of that name.
 
-        Raises ValueError where it has none of that name.
+        A line `WITH name AS (` or `), name AS (` begins a CTE, and the next line that begins with `)` ends it.
         """
         lines = self.sql.splitlines()
         begin = next((n for n, line in enumerate(lines) if re.match(rf"(WITH|\),) {name} AS \($", line)), None)
@@ -73,7 +73,8 @@ class Statement:
 class Coverage:
     """Logs that a conclusion from absence may need (`coverage.toml`).
 
-    condition: over a finding r and its row h of `nodes_heard`, or null where it is enforced elsewhere. lacking: a sentence for findings without, a template.
+    condition: over a finding r and its row h of `nodes_heard`; null: enforced elsewhere. lacking: template of a sentence for findings without
+    the logs.
     """
 
     about: str
@@ -83,7 +84,7 @@ class Coverage:
 
 @cache
 def coverage() -> dict[str, Coverage]:
-    """Kind of coverage -> what it is."""
+    """Return kind of coverage -> its definition."""
     return {
         name: Coverage(**entry)
         for name, entry in tomllib.loads(files(__name__).joinpath("coverage.toml").read_text("utf-8")).items()
@@ -92,7 +93,10 @@ def coverage() -> dict[str, Coverage]:
 
 @dataclass(frozen=True)
 class Needs:
-    """The coverage that a check needs: any of `kinds`. otherwise: the severity that its findings have at most without it; null: there are none."""
+    """The coverage that a check needs: any of `kinds`.
+
+    otherwise: greatest severity without it; null: no findings without it.
+    """
 
     kinds: tuple[str, ...]
     otherwise: str | None = None
@@ -102,7 +106,7 @@ _NEEDS = re.compile(r"(?P<kinds>\w+(?: or \w+)*)(?:, else (?P<otherwise>\w+))?")
 
 
 def needed(text: str) -> Needs:
-    """The head line `needs` of a check: `this_node or controller, else warning`. Raises ValueError."""
+    """Parse the head line `needs` of a check: `this_node or controller, else warning`. Raises ValueError."""
     found = _NEEDS.fullmatch(text)
     if found is None:
         raise ValueError("name a kind of coverage; `one or another`, and `, else` a severity may follow")
@@ -112,12 +116,15 @@ def needed(text: str) -> Needs:
     if found["otherwise"] not in (None, *SEVERITIES):
         raise ValueError(f"severity {found['otherwise']} is none of {', '.join(reversed(SEVERITIES))}")
     if any(coverage()[kind].condition is None for kind in kinds) and (len(kinds) > 1 or found["otherwise"]):
-        raise ValueError(f"{text.split(maxsplit=1)[0]} stands alone")
+        raise ValueError(f"{text.split(maxsplit=1)[0]} cannot be combined")
     return Needs(kinds, found["otherwise"])
 
 
 def parsed(name: str, sql: str) -> Statement:
-    """Return the statement in a text. A head line `-- key: value` starts an entry, a following `--   more` continues it."""
+    """Return the statement in a text.
+
+    A head line `-- key: value` starts an entry, a following `--   more` continues it.
+    """
     header: dict[str, str] = {}
     key = ""
     for line in sql.splitlines():
@@ -144,7 +151,7 @@ def statements(kind: str) -> tuple[Statement, ...]:
 
 @dataclass(frozen=True)
 class Limit:
-    """A threshold of checks: its value unless audit.toml sets another, what the number counts, and what it limits."""
+    """A threshold of checks: its default, its unit, and what it limits."""
 
     default: int
     unit: str
@@ -153,26 +160,26 @@ class Limit:
 
 @cache
 def thresholds() -> dict[str, Limit]:
-    """Threshold -> what it is; see thresholds.toml."""
+    """Return threshold -> its definition; see thresholds.toml."""
     return {
         name: Limit(**entry)
         for name, entry in tomllib.loads(files(__name__).joinpath("thresholds.toml").read_text("utf-8")).items()
     }
 
 
-# what a finding of a check means for the users of the cluster, the worst first
+# harms of findings to the users of the cluster, the worst first
 HARMS = ("loss", "unavailability", "risk", "protocol", "housekeeping")
 
 
 @cache
 def harms() -> dict[str, str]:
-    """Check -> its harm, one of HARMS, as the heads of the checks declare it: `-- harm: loss`."""
+    """Return check -> its harm, one of HARMS, from the heads of the checks: `-- harm: loss`."""
     return {check.name: check.header["harm"] for check in statements("checks")}
 
 
 @cache
 def columns(table: str) -> dict[str, str]:
-    """Column name -> SQL type of a table, in order."""
+    """Return column name -> SQL type of a table, in order."""
     words = "\n".join(f"  {name} {SPARK_TYPES[word['type']]} COMMENT ''," for name, word in vocabulary().items())
     body = _table(table).sql.replace("{vocabulary},", words)
     found = re.findall(r"^  (\w+) ([A-Z]+(?:<.*>)?)(?: NOT NULL)?(?: COMMENT .*)?$", body, re.MULTILINE)
@@ -191,18 +198,21 @@ def _table(name: str) -> Statement:
 
 
 def columns_ddl(table: str) -> str:
-    """The columns of a table as its definition has them, between the brackets; `{vocabulary}` stands for those of the vocabulary."""
+    """Return the columns of a table from its definition.
+
+    `{vocabulary}` is the placeholder of those of the vocabulary.
+    """
     return _table(table).sql.partition("(\n")[2].partition("\n) USING delta")[0]
 
 
 def partition_columns(table: str) -> list[str]:
-    """Columns that a table is partitioned by."""
+    """Return the columns that a table is partitioned by."""
     found = re.search(r"^PARTITIONED BY \((.*)\)$", _table(table).sql, re.MULTILINE)
     return found.group(1).split(", ") if found else []
 
 
 def properties(table: str) -> dict[str, str]:
-    """Delta's properties of a table."""
+    """Return Delta's properties of a table."""
     found = re.search(r"^TBLPROPERTIES \((.*)\)$", _table(table).sql, re.MULTILINE)
     return dict(re.findall(r"'([^']*)' = '([^']*)'", found.group(1))) if found else {}
 
@@ -215,7 +225,7 @@ def constraints(table: str) -> dict[str, str]:
 
 
 def comment(table: str) -> str:
-    """What a table is about, as its definition says it."""
+    """Return the comment of a table."""
     return re.search(r"^COMMENT '(.*)'$", _table(table).sql, re.MULTILINE).group(1)  # type: ignore[union-attr]
 
 
@@ -231,13 +241,13 @@ class Move:
 
 @cache
 def machines() -> dict[str, tuple[str, ...]]:
-    """Machine (`replica`, `partition`) -> its states."""
+    """Return machine (`replica`, `partition`) -> its states."""
     return {name: tuple(content["states"]) for name, content in _machine_files().items()}
 
 
 @cache
 def moves() -> tuple[Move, ...]:
-    """All legal moves of all machines."""
+    """Return all legal moves of all machines."""
     return tuple(
         Move(machine, before, state, block["since"])
         for machine, content in _machine_files().items()
@@ -257,17 +267,17 @@ def _machine_files() -> dict[str, dict[str, list]]:
 
 
 def version_number(version: str) -> int:
-    """`2.3.0` -> 2003000, so that versions compare as numbers; 0 where there is none. `2.3` counts as `2.3.0`."""
+    """Return a version as a number that can be compared: 2003000 for `2.3.0` and `2.3`; 0 where there is none."""
     found = re.match(r"(\d+)\.(\d+)(?:\.(\d+))?", version)
     return sum(int(part or 0) * scale for part, scale in zip(found.groups(), (10**6, 10**3, 1), strict=True)) if found else 0
 
 
 @dataclass(frozen=True)
 class TableRule:
-    """One rule over the rows of a table, in words, and a query in Spark's SQL for the rows that violate it.
+    """One rule over the rows of a table: its words, and a query in Spark's SQL for violating rows.
 
-    violations: reads {batch}, the rows that are validated, and all rows of {any_table}. Its rows have the columns that `Contract.shown` names.
-    shows: columns of the query that name the violating row beside these.
+    violations: reads {batch}, the validated rows, and all rows of {any_table}; it returns the columns of `Contract.shown`.
+    shows: further columns that name the violating row.
     """
 
     words: str
@@ -277,9 +287,9 @@ class TableRule:
 
 @dataclass(frozen=True)
 class Contract:
-    """What must hold in a table beyond types and NOT NULL, which `tables/<table>.sql` has and Delta enforces.
+    """The rules of a table besides types and NOT NULL, which Delta enforces.
 
-    key: columns that no two rows have in common; empty: no such rule. values: column -> the values that it may have beside null.
+    key: unique columns; empty: no such rule. values: column -> the values that it may have besides null.
     """
 
     table: str
@@ -289,7 +299,7 @@ class Contract:
 
     @property
     def shown(self) -> tuple[str, ...]:
-        """The columns that name a row to people: the key, else required columns that are no measurements."""
+        """Return the columns that name a row: the key, else required columns that are no measurements."""
         kinds = columns(self.table)
         named = [name for name in required(self.table) if kinds[name] in ("STRING", "INT", "BIGINT", "DATE")]
         return self.key or tuple(named[:MOST_SHOWN])
@@ -301,13 +311,13 @@ MOST_SHOWN = 7
 
 @cache
 def required(table: str) -> tuple[str, ...]:
-    """The columns of a table that are NOT NULL, in order."""
+    """Return the columns of a table that are NOT NULL, in order."""
     return tuple(re.findall(r"^  (\w+) [A-Z].*? NOT NULL", _table(table).sql, re.MULTILINE))
 
 
 @cache
 def contract_files() -> dict[str, dict[str, Any]]:
-    """Table -> its file in `contracts`, as TOML has it."""
+    """Return table -> the content of its file in `contracts`."""
     entries = sorted(folder("contracts").iterdir(), key=lambda entry: entry.name)
     return {
         entry.name.removesuffix(".toml"): tomllib.loads(entry.read_text("utf-8"))
@@ -318,7 +328,7 @@ def contract_files() -> dict[str, dict[str, Any]]:
 
 @cache
 def contracts() -> dict[str, Contract]:
-    """Table -> what must hold in it."""
+    """Return table -> its contract."""
     return {
         table: Contract(
             table,
@@ -335,19 +345,25 @@ def contracts() -> dict[str, Contract]:
 
 @cache
 def unreported() -> dict[str, dict[str, Any]]:
-    """Why some failures feed no check, and which check reports each state that ought to end; see unreported.toml."""
+    """Return why some failures feed no check, and which check reports each state that should end.
+
+    See unreported.toml.
+    """
     return tomllib.loads(files(__name__).joinpath("unreported.toml").read_text("utf-8"))
 
 
 @cache
 def private_words() -> dict[str, str]:
-    """Word that texts for users do not use -> what they use instead; see private_words.toml."""
+    """Return word that texts for users must not use -> its replacement; see private_words.toml."""
     return tomllib.loads(files(__name__).joinpath("private_words.toml").read_text("utf-8"))
 
 
 @dataclass(frozen=True)
 class CauseRule:
-    """One `[[cause]]` of causes.toml: findings of the checks `effects` may follow from one of `check`; title: a glob of the cause's title."""
+    """One `[[cause]]` of causes.toml: findings of `effects` may follow from one of `check`.
+
+    title: glob of the cause's title.
+    """
 
     check: str
     effects: tuple[str, ...]
@@ -362,6 +378,9 @@ class CauseRule:
 
 @cache
 def cause_rules() -> tuple[CauseRule, ...]:
-    """Return the rules of causes.toml in order. Raises TypeError for an unknown key and KeyError for a missing one."""
+    """Return the rules of causes.toml in order.
+
+    Raises TypeError for an unknown key and KeyError for a missing one.
+    """
     content = tomllib.loads(files(__name__).joinpath("causes.toml").read_text("utf-8"))
     return tuple(CauseRule(**one | {"effects": tuple(one["effects"])}, **content["limits"]) for one in content["cause"])

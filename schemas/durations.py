@@ -1,4 +1,4 @@
-"""Lengths of time in words: the one form that findings, the verdict, the report and progress have."""
+"""Format durations in the one form of findings, the verdict, the report and progress."""
 
 
 def two_units(seconds: float) -> str:

@@ -1,4 +1,4 @@
-"""Moments in words: the one form that the verdict, the report, alerts and findings have."""
+"""Format moments in the one form of the verdict, the report, alerts and findings."""
 
 from datetime import UTC, datetime
 

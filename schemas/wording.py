@@ -1,7 +1,7 @@
-"""The words of findings: templates beside the queries of checks, and what fills them in.
+"""Render the texts of findings from templates beside the queries of checks.
 
-`schemas/checks/<id>.md` has the name of the check, why it matters, and three templates: title, detail, advice. Templates are Jinja in a sandbox
-that has no globals, no tests and no filters but FILTERS. A value from a log is only ever a value: nothing compiles it.
+`schemas/checks/<id>.md` has the name of the check, why it matters, and three templates: title, detail, advice. Templates are Jinja in a
+sandbox without globals and tests, and with only FILTERS. A value from a log is never compiled.
 """
 
 import re
@@ -20,18 +20,21 @@ from jinja2.sandbox import ImmutableSandboxedEnvironment
 from schemas.durations import two_units
 from schemas.moments import moment
 
-# what a template may name beside the facts of its check: columns of the finding, and the cluster's mode and version
+# names that a template may use besides the facts of its check: columns of the finding, the cluster's mode and version
 COLUMNS = ("cluster", "topic", "partition", "replica", "node", "severity", "first_seen", "last_seen", "ended")
 MODE = ("is_kraft", "kafka_version")
 TEMPLATES = ("title", "detail", "advice")
 SECTIONS = ("why", *TEMPLATES)
-# what stands for a value that the logs do not show
+# text for a value that the logs do not show
 NOT_KNOWN = "?"
 
 
 @dataclass(frozen=True)
 class Wording:
-    """`<check>.md`. name: the check in two to six words. why: for the reference. The others are templates."""
+    """The content of `<check>.md`. name: the check in two to six words. why: for the reference.
+
+    The others are templates.
+    """
 
     check: str
     name: str
@@ -55,7 +58,7 @@ def parsed(check: str, text: str) -> Wording:
 
 @cache
 def wordings() -> dict[str, Wording]:
-    """Check -> its wording."""
+    """Return check -> its wording."""
     folder = files(__package__).joinpath("checks")
     found = sorted((one for one in folder.iterdir() if one.name.endswith(".md")), key=lambda one: one.name)
     named = {one.name.removesuffix(".md"): one.read_text("utf-8") for one in found}
@@ -66,17 +69,17 @@ def wordings() -> dict[str, Wording]:
 
 
 def _number(value: float, digits: int = 0) -> str:
-    """3429 -> `3,429`."""
+    """Format a number: `3,429`."""
     return f"{value:,.{digits}f}" if digits or isinstance(value, float) else f"{value:,}"
 
 
 def _count(value: int, noun: str, plural: str | None = None) -> str:
-    """1 -> `1 record`, 3429 -> `3,429 records`."""
+    """Format a number with its noun: `1 record`, `3,429 records`."""
     return f"{value:,} {noun if value == 1 else plural or noun + 's'}"
 
 
 def _listed(values: Iterable[Any] | None, most: int = 10) -> str:
-    """`1`, `1 and 2`, `1, 2 and 3`; what is beyond `most` as `1, 2 and 40 more`. Each value once."""
+    """List values, each once: `1, 2 and 3`; of more than `most`: `1, 2 and 40 more`."""
     some = list(dict.fromkeys(str(value) for value in values or () if value is not None))
     if not some:
         return NOT_KNOWN
@@ -86,29 +89,29 @@ def _listed(values: Iterable[Any] | None, most: int = 10) -> str:
 
 
 def _named(values: Iterable[Any] | None, noun: str, most: int = 10) -> str:
-    """[3] -> `broker 3`, [1, 2] -> `brokers 1 and 2`."""
+    """List values with their noun: `broker 3`, `brokers 1 and 2`."""
     some = list(dict.fromkeys(values or ()))
     return f"{noun}{'' if len(some) == 1 else 's'} {_listed(some, most)}"
 
 
 def _moment(value: Any) -> datetime:
-    """A moment of a fact (text, as both engines write it in JSON) or of a column, with the zone UTC."""
+    """Return a moment of a fact (text in JSON) or of a column, with the zone UTC."""
     found = value if isinstance(value, datetime) else datetime.fromisoformat(value)
     return found.replace(tzinfo=UTC) if found.tzinfo is None else found.astimezone(UTC)
 
 
 def _at(value: Any, after: Any = None) -> str:
-    """`2026-11-20 10:09:12 UTC`; `10:09:12 UTC` where it is the day of `after`."""
+    """Format a moment: `2026-11-20 10:09:12 UTC`, or `10:09:12 UTC` on the day of `after`."""
     return NOT_KNOWN if value is None else moment(_moment(value), None if after is None else _moment(after))
 
 
 def _day(value: Any) -> str:
-    """`2026-11-20`"""
+    """Format a day: `2026-11-20`."""
     return NOT_KNOWN if value is None else f"{_moment(value):%Y-%m-%d}"
 
 
 def _duration(seconds: float | None) -> str:
-    """Seconds in words."""
+    """Format a duration in words."""
     if seconds is None:
         return NOT_KNOWN
     whole = round(seconds)
@@ -116,12 +119,12 @@ def _duration(seconds: float | None) -> str:
 
 
 def _duration_to(since: Any, until: Any) -> str:
-    """The time between two moments, in words."""
+    """Format the time between two moments in words."""
     return NOT_KNOWN if since is None or until is None else _duration((_moment(until) - _moment(since)).total_seconds())
 
 
 def _quoted(text: str | None, most: int = 200) -> str:
-    """A text of a log on one line, of printable characters, cut after `most`."""
+    """Return a text of a log as one line of printable characters, cut to `most`."""
     if text is None:
         return NOT_KNOWN
     clean = " ".join("".join(char if char.isprintable() else " " for char in text).split()).rstrip(".")
@@ -129,13 +132,13 @@ def _quoted(text: str | None, most: int = 200) -> str:
 
 
 def _tail(text: str | None, most: int) -> str:
-    """A path or a name of a log, cut at its begin where it is longer than `most`."""
+    """Return a path or a name of a log, whose beginning is cut if it is longer than `most`."""
     clean = _quoted(text, 10_000)
     return clean if len(clean) <= most else "…" + clean[len(clean) - most + 1 :]
 
 
 def _simple(name: str | None) -> str:
-    """The last part of the name of a class or logger."""
+    """Return the last part of the name of a class or logger."""
     return NOT_KNOWN if name is None else re.split(r"[.$]", name)[-1]
 
 
@@ -156,7 +159,7 @@ FILTERS: dict[str, Callable[..., str]] = {
 
 @cache
 def fragments() -> dict[str, str]:
-    """Name -> text of the parts that templates share: `schemas/fragments/<name>.md`, included as `{% include "<name>" %}`."""
+    """Return name -> text of the parts that templates share: `schemas/fragments/<name>.md`, for `{% include "<name>" %}`."""
     found = files(__package__).joinpath("fragments").iterdir()
     return {one.name.removesuffix(".md"): one.read_text("utf-8").strip() for one in found if one.name.endswith(".md")}
 
@@ -181,17 +184,20 @@ def _compiled(template: str) -> Any:
     return _environment().from_string(template)
 
 
-# what rendering raises where a template does not fit its facts
+# errors of rendering where a template does not fit its facts
 FAILED = (TemplateError, TypeError, ValueError, KeyError, AttributeError, ArithmeticError)
 
 
 def rendered(template: str, facts: Mapping[str, Any]) -> str:
-    """Return a template with facts in it, as one line. Raises one of FAILED."""
+    """Render a template with facts as one line. Raises one of FAILED."""
     return re.sub(r" (?=[.,;)](?: |$))", "", " ".join(_compiled(template).render(facts).split()))
 
 
 def problem(template: str, known: Iterable[str]) -> tuple[str | None, set[str]]:
-    """Return (what is wrong with a template or None, the names that it uses). known: the names that it may use."""
+    """Return (what is wrong with a template or None, the names that it uses).
+
+    known: the names that it may use.
+    """
     try:
         tree = _environment().parse(template)
         _environment().compile(template)
@@ -207,7 +213,7 @@ def problem(template: str, known: Iterable[str]) -> tuple[str | None, set[str]]:
         used |= more
     if unknown := used - set(known):
         return f"no fact is called {', '.join(sorted(unknown))}", used
-    # inside a condition Jinja looks for a filter only when it renders
+    # Jinja looks up a filter inside of a condition only when it renders
     if missing := sorted({one.name for one in tree.find_all(nodes.Filter)} - FILTERS.keys()):
         return f"no filter is called {', '.join(missing)}; there are {', '.join(sorted(FILTERS))}", used
     if any(True for _ in tree.find_all((nodes.Call, nodes.Import, nodes.FromImport, nodes.Extends, nodes.Macro))):
@@ -225,7 +231,10 @@ def plain(template: str) -> str:
 
 @dataclass(frozen=True)
 class Command:
-    """A command for something: `kraft` with KRaft, `zookeeper` with ZooKeeper, each the oldest form first as (first version, command)."""
+    """A command of Kafka.
+
+    kraft, zookeeper: its forms in that mode, the oldest first, as (first version, command).
+    """
 
     about: str
     kraft: tuple[tuple[str, str], ...]
@@ -234,7 +243,7 @@ class Command:
 
 @cache
 def known_commands() -> dict[str, Command]:
-    """Name that templates use -> command; see commands.toml."""
+    """Return name in templates -> command; see commands.toml."""
 
     def forms(entry: Any) -> tuple[tuple[str, str], ...]:
         return (("0", entry),) if isinstance(entry, str) else tuple((one["since"], one["run"]) for one in entry)
@@ -247,7 +256,10 @@ def known_commands() -> dict[str, Command]:
 
 
 def commands(is_kraft: bool, version: tuple[int, ...] | None) -> dict[str, str]:
-    """Return the commands for a cluster by name, as Markdown code. version: of Kafka, None where no line and no setting names it."""
+    """Return the commands for a cluster by name, as Markdown code.
+
+    version: of Kafka, None where no line and no setting names it.
+    """
 
     def chosen(one: Command) -> str:
         forms = one.kraft if is_kraft else one.zookeeper

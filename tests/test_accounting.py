@@ -1,4 +1,4 @@
-"""Every file and every line that was given is accounted for."""
+"""Every given file and line is accounted for."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from test_containers import tar, write, zipped
 from jobs import errors
 from jobs.config import Cluster
 from jobs.landing import accounting, events, ingest
-from jobs.landing.accounting import gave_nothing, looks_like, sentences
+from jobs.landing.accounting import looks_like, sentences, without_logs
 from jobs.nightly_audit import main
 
 EXPECTED = Path(__file__).with_name("accounting.jsonl")
@@ -60,7 +60,7 @@ FILES: dict[str, bytes] = {
 def accounts(folder: Path) -> tuple[list[ingest.LogFile], list[dict[str, Any]]]:
     """The files of a folder and their rows of `inputs`."""
     files = ingest.find(Cluster("c", (str(folder),)))
-    parsed = events.parsed_here(files, None)
+    parsed = events.parsed_in_process(files, None)
     events.conserved(parsed.splits, parsed.blocks)
     rows = accounting.rows(files, events.by_file(parsed.blocks), "run")
     return files, [row | {"file": row["file"].removeprefix(f"{folder}/")} for row in rows]
@@ -74,13 +74,13 @@ def test_twenty_kinds_of_files(tmp_path: Path, expect: Expectation) -> None:
         EXPECTED,
         sorted(({name: value for name, value in row.items() if value is not None} for row in rows), key=lambda row: row["file"]),
     )
-    told = "\n".join(sentences(rows))
-    assert told.startswith(
+    notes = "\n".join(sentences(rows))
+    assert notes.startswith(
         "Read: 14 logs, 52 lines = 32 records + 13 continuation lines + 3 records of other programs + 4 lines without a record."
     )
     assert (
         "Skipped of 23 files: 1 empty, 3 unrelated, 1 skipped, 3 unreadable (table inputs has the reasons). 1 output of Kafka's tools."
-        in told
+        in notes
     )
 
 
@@ -125,14 +125,14 @@ def test_the_sum_of_lines_is_exact(tmp_path_factory: pytest.TempPathFactory, lin
         ("a\x1b[2Jb\n", r"a text: a\x1b[2Jb"),
     ],
 )
-def test_what_it_looks_like(text: str, what: str) -> None:
+def test_a_text_without_records_is_described(text: str, what: str) -> None:
     assert what in looks_like(text)
 
 
-def test_what_was_given_and_gave_nothing(tmp_path: Path) -> None:
+def test_a_given_path_without_logs_is_named(tmp_path: Path) -> None:
     write(tmp_path, {"logs/a.log": LINE.encode(), "none/notes.txt": b"Dear diary,\n", "none/more.txt": b"x\n", "empty.log": b""})
     given = [str(tmp_path / name) for name in ("logs", "none", "empty.log", "lo*", "*/notes.txt", "none/")]
-    found = gave_nothing(given, ingest.find(Cluster("c", tuple(given))))
+    found = without_logs(given, ingest.find(Cluster("c", tuple(given))))
     assert [text.partition(": nothing was read: ")[0] for text in found] == [given[1], given[2], given[4], given[5]]
     assert found[1].endswith("it is empty")
     assert "it looks like a text: Dear diary," in found[2]
@@ -143,8 +143,8 @@ def test_logs_without_time_stamps_are_named(tmp_path: Path) -> None:
     (tmp_path / "a.log").write_text("INFO [Broker id=3] Stopped fetchers (state.change.logger)\n")
     files = ingest.find(ingest.Cluster("c", (str(tmp_path),)))
     counts = {0: Counter(lines=1, begun=1)}
-    told = accounting.sentences(accounting.rows(files, counts, "run"))
-    assert "1 log without time stamps: records keep the order of the file, and durations are not known." in told
+    notes = accounting.sentences(accounting.rows(files, counts, "run"))
+    assert "1 log without time stamps: records keep the order of the file, and durations are not known." in notes
 
 
 @pytest.mark.parametrize(
@@ -164,15 +164,17 @@ def test_logs_without_time_stamps_are_named(tmp_path: Path) -> None:
     ],
 )
 @pytest.mark.parametrize("relative", [True, False])
-def test_no_path_that_gave_a_log_is_blamed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, given: str, relative: bool) -> None:
+def test_a_given_path_with_a_log_is_not_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, given: str, relative: bool
+) -> None:
     write(tmp_path, {"logs/broker-1/server.log": LINE.encode(), "logs/controller.log": LINE.encode()})
     monkeypatch.chdir(tmp_path)
     one = given if relative else f"{tmp_path}/{given}"
-    assert gave_nothing([one], ingest.find(Cluster("c", (one,)))) == []
+    assert without_logs([one], ingest.find(Cluster("c", (one,)))) == []
 
 
 @pytest.mark.spark
-def test_an_input_that_gave_nothing_makes_code_3(spark: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_given_path_without_logs_ends_with_code_3(spark: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     write(tmp_path, {"controller.log": (LINE * 2 + FAILED).encode(), "notes.txt": b"Dear diary,\n"})
     logs = [str(tmp_path / "controller.log"), str(tmp_path / "notes.txt")]
     arguments = ["audit", *logs, "--tables", str(tmp_path / "tables"), "--cluster", "c"]

@@ -57,7 +57,7 @@ def small_window(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("codec", PACK)
-def test_each_codec_is_read_whatever_the_file_is_called(tmp_path: Path, codec: str) -> None:
+def test_each_codec_is_read_under_any_file_name(tmp_path: Path, codec: str) -> None:
     text = b"".join(LINE.replace("001", f"{n:03d}").encode() for n in range(900))
     for name, content in (("a.log.1", PACK[codec](text)), (f"b.log.{codec}", PACK[codec](text[:500]) + PACK[codec](text[500:]))):
         path = tmp_path / name
@@ -71,7 +71,7 @@ def test_each_codec_is_read_whatever_the_file_is_called(tmp_path: Path, codec: s
 
 
 @pytest.mark.parametrize("codec", PACK)
-def test_what_is_truncated_or_damaged_is_named(tmp_path: Path, codec: str) -> None:
+def test_a_truncated_or_damaged_file_is_named(tmp_path: Path, codec: str) -> None:
     whole = PACK[codec](b"".join(f"{n * 7919 % 100_003} {LINE}".encode() for n in range(5000)))
     path = tmp_path / "a"
     for content, why in ((whole[: len(whole) // 2], "truncated"), (whole[:2000] + b"\xff" * 99 + whole[2099:], codec)):
@@ -164,7 +164,7 @@ def test_a_line_of_just_one_megabyte_is_whole(tmp_path: Path, beyond: int) -> No
     assert rows[1]["cut_bytes"] == (None if beyond <= 0 else 1)
 
 
-def test_a_record_is_the_same_wherever_its_long_line_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_record_does_not_depend_on_how_its_long_line_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """In whatever pieces it comes, plain, packed, or in pieces of a container runtime."""
     body = "".join(f"orders-{n} -> 1, " for n in range(150_000))
     long = f"[2026-11-20 10:09:04,000] TRACE [Controller id=1] All leaders = {body} (kafka.controller.KafkaController)"

@@ -27,8 +27,8 @@ def _truncated(path: Path) -> None:
     ("name", "write", "words"),
     [
         ("empty.log", lambda p: p.write_text(""), "is empty"),
-        ("prose.txt", lambda p: p.write_text("Dear diary,\ntoday nothing happened.\n"), "holds a Kafka log record"),
-        ("image.bin", lambda p: p.write_bytes(bytes(range(256)) * 200), "holds a Kafka log record"),
+        ("prose.txt", lambda p: p.write_text("Dear diary,\ntoday nothing happened.\n"), "has a Kafka log record"),
+        ("image.bin", lambda p: p.write_bytes(bytes(range(256)) * 200), "has a Kafka log record"),
         ("cut.log.gz", _truncated, "truncated"),
         ("logs.rar", lambda p: p.write_bytes(b"Rar!\x1a\x07" + bytes(100)), "it is a .rar; unpack it"),
         ("logs.7z", lambda p: p.write_bytes(b"7z\xbc\xaf\x27\x1c" + bytes(100)), "the .7z is damaged"),
@@ -57,7 +57,7 @@ def test_a_folder_that_does_not_exist(capsys, tmp_path):
 def test_an_empty_folder(capsys, tmp_path):
     code, text = said(capsys, "audit", str(tmp_path), "--tables", str(tmp_path / "tables"))
     assert code == errors.INPUT
-    assert "No file there" in text
+    assert "No file was found" in text
 
 
 @pytest.mark.parametrize(

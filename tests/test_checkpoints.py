@@ -152,7 +152,7 @@ def test_every_form(form):
 @pytest.mark.parametrize(
     "text", ["", "hello\n", "{}", "[2026-11-20 10:00:00,000] INFO Topic: orders (x)\n", "\0" * 1000, "Topic: a" + "b" * 2_000_000]
 )
-def test_what_is_none_of_these_tools(text):
+def test_a_text_of_no_tool_is_refused(text):
     with pytest.raises(checkpoints.CheckpointError, match="is no output of"):
         checkpoints.parse(text)
 
@@ -213,7 +213,7 @@ def test_blanks_of_a_terminal_are_tabs():
 def test_a_line_that_looks_like_a_partition_is_named(line):
     output = checkpoints.read(f"{line}\n\nTopic: orders  Partition: 7  Leader: 1  Replicas: 1,2  Isr: 1\n")
     assert output.unread == {1: line.splitlines()[0]}
-    assert [one.partition for one in output.told] == [7]
+    assert [one.partition for one in output.partitions] == [7]
     assert checkpoints.is_like_output(line)
     assert not checkpoints.is_output(line)
 
@@ -232,14 +232,14 @@ def test_a_line_that_looks_like_a_partition_is_named(line):
         ("Connecting to localhost:2181\n\nWATCHER::\n[1, 2, 3]\n", "zookeeper-shell"),
     ],
 )
-def test_tools_that_tell_of_no_partition(text, tool):
+def test_outputs_without_a_partition_are_recognised(text, tool):
     assert checkpoints.tool_of(text) == tool
     assert checkpoints.read(text) == checkpoints.Output((), {})
     assert checkpoints.is_like_output(text)
     assert not checkpoints.is_output(text)
 
 
-def test_what_is_not_read_is_said(tmp_path, capsys):
+def test_unread_lines_are_reported(tmp_path, capsys):
     folder = tmp_path / "broker-1"
     folder.mkdir()
     (folder / "server.log").write_text("[2026-11-20 10:00:00,000] INFO [KafkaServer id=1] started (kafka.server.KafkaServer)\n")
@@ -268,59 +268,59 @@ def interval(begin: float, end: float | None, **values):
     return row | moments | values
 
 
-def test_what_agrees_and_what_does_not():
-    (told,) = checkpoints.parse("\tTopic: orders\tPartition: 0\tLeader: 1\tReplicas: 1,2\tIsr: 2,1\n")
+def test_checkpoints_are_compared_with_intervals():
+    (checkpoint,) = checkpoints.parse("\tTopic: orders\tPartition: 0\tLeader: 1\tReplicas: 1,2\tIsr: 2,1\n")
     at = T0 + timedelta(seconds=100)
-    assert checkpoints.compare([told], [interval(0, None)], at) == []
-    assert checkpoints.compare([told], [interval(0, None, isr=None)], at) == []
+    assert checkpoints.compare([checkpoint], [interval(0, None)], at) == []
+    assert checkpoints.compare([checkpoint], [interval(0, None, isr=None)], at) == []
     # true until a moment ago: a tool asks a broker that may be behind
-    assert checkpoints.compare([told], [interval(0, 97), interval(97, None, leader=2)], at) == []
-    (found,) = checkpoints.compare([told], [interval(0, 50), interval(50, None, leader=2, isr=[2])], at)
+    assert checkpoints.compare([checkpoint], [interval(0, 97), interval(97, None, leader=2)], at) == []
+    (found,) = checkpoints.compare([checkpoint], [interval(0, 50), interval(50, None, leader=2, isr=[2])], at)
     assert found.columns == ("leader", "isr")
-    (found,) = checkpoints.compare([told], [], at)
+    (found,) = checkpoints.compare([checkpoint], [], at)
     assert found.row is None
-    (found,) = checkpoints.compare([told], [interval(0, None, replicas=[2, 1])], at)
+    (found,) = checkpoints.compare([checkpoint], [interval(0, None, replicas=[2, 1])], at)
     assert found.columns == ("replicas",)
 
 
-def test_a_quorum_and_the_terms_of_controllers():
-    (told,) = checkpoints.parse(QUORUM_FORMS["--status"][0])
+def test_a_quorum_is_compared_with_the_terms_of_controllers():
+    (checkpoint,) = checkpoints.parse(QUORUM_FORMS["--status"][0])
     at = T0 + timedelta(seconds=100)
 
     def term(epoch: int, node: int, begun: float | None) -> checkpoints.Term:
         return checkpoints.Term(epoch, node, None if begun is None else T0 + timedelta(seconds=begun), f"{epoch}")
 
     agrees = [[], [term(2, 3002, 5)], [term(1, 3001, 5)], [term(2, 3002, 5), term(3, 3001, 97)], [term(3, 3001, None)]]
-    assert [checkpoints.compare_quorum(told, terms, at) for terms in agrees] == [None] * 5
+    assert [checkpoints.compare_quorum(checkpoint, terms, at) for terms in agrees] == [None] * 5
     other, later = term(2, 3001, 5), term(3, 3002, 50)
-    assert checkpoints.compare_quorum(told, [other], at) == (("leader",), other)
-    assert checkpoints.compare_quorum(told, [term(2, 3002, 5), later], at) == (("leader_epoch",), later)
+    assert checkpoints.compare_quorum(checkpoint, [other], at) == (("leader",), other)
+    assert checkpoints.compare_quorum(checkpoint, [term(2, 3002, 5), later], at) == (("leader_epoch",), later)
     # --replication tells no epoch
-    (told,) = checkpoints.parse(QUORUM_FORMS["--replication"][0])
-    assert checkpoints.compare_quorum(told, [other, later], at) is None
+    (checkpoint,) = checkpoints.parse(QUORUM_FORMS["--replication"][0])
+    assert checkpoints.compare_quorum(checkpoint, [other, later], at) is None
 
 
 @pytest.mark.shared
 @pytest.mark.parametrize(
     "status", sorted(RECORDINGS.glob("*/*/*/quorum-status.txt")), ids=lambda path: "/".join(path.parts[-4:-1])
 )
-def test_what_was_said_of_the_quorum_of_recordings_agrees(status: Path) -> None:
+def test_quorum_outputs_of_recordings_agree(status: Path) -> None:
     terms = tool_outputs.quorum_terms(facts_of(recorded(status.parent)))
     checked = 0
     for block in re.split(r"^# ", status.read_text(), flags=re.MULTILINE)[1:]:
         at, _, text = block.partition("\n")
-        (told,) = checkpoints.parse(text)
+        (checkpoint,) = checkpoints.parse(text)
         for some in terms.values():
-            known = [one for one in some if one.epoch == told.leader_epoch]
+            known = [one for one in some if one.epoch == checkpoint.leader_epoch]
             if len(terms) == 1:
-                assert checkpoints.compare_quorum(told, some, truth.moment_of(at)) is None
+                assert checkpoints.compare_quorum(checkpoint, some, truth.moment_of(at)) is None
                 checked += len(known)
-                wrong = dataclasses.replace(told, leader=(told.leader or 0) + 1)
+                wrong = dataclasses.replace(checkpoint, leader=(checkpoint.leader or 0) + 1)
                 assert bool(checkpoints.compare_quorum(wrong, some, truth.moment_of(at))) == bool(known)
     assert checked or len(terms) > 1
 
 
-def test_the_time_that_an_output_tells():
+def test_the_time_of_an_output():
     at = datetime(2026, 11, 20, 10, 24, 5, tzinfo=UTC)
     assert checkpoints.moment_of("x\nmtime = Fri Nov 20 10:24:05 UTC 2026\n", "state.txt") == at
     assert checkpoints.moment_of("x", "describe-20261120T102405Z.txt") == at
@@ -329,7 +329,7 @@ def test_the_time_that_an_output_tells():
     assert checkpoints.moment_of("x", "describe-20269999T102405Z.txt") is None
 
 
-def test_outputs_that_cannot_be_taken(tmp_path):
+def test_given_outputs_that_are_refused(tmp_path):
     good = "\tTopic: orders\tPartition: 0\tLeader: 1\tReplicas: 1,2\tIsr: 2,1\n"
     (tmp_path / "a.txt").write_text(good)
     (tmp_path / "b.txt").write_text("hello")
@@ -346,7 +346,7 @@ def test_outputs_that_cannot_be_taken(tmp_path):
     assert (output.at, output.topics, output.is_given) == (T0, {"orders"}, True)
 
 
-def test_outputs_among_the_logs_count_where_they_tell_when(tmp_path):
+def test_outputs_among_the_logs_need_a_time(tmp_path):
     good = "\tTopic: orders\tPartition: 0\tLeader: 1\tReplicas: 1,2\tIsr: 2,1\n"
     for name in ("describe-20261120T100000Z.txt", "describe.txt"):
         (tmp_path / name).write_text(good)
@@ -356,7 +356,7 @@ def test_outputs_among_the_logs_count_where_they_tell_when(tmp_path):
 
 
 def outputs(recording: Path) -> list[tuple[Path, datetime, datetime]]:
-    """(output, begin and end of the tool's run) of what tools told of the partitions of a recording."""
+    """Return (output, begin and end of the tool's run) of the outputs about partitions of a recording."""
     steps = [json.loads(line) for line in (recording / "steps.jsonl").read_text().splitlines()]
     spans = [
         tuple(truth.moment_of(one.get("ts") or one["time"]) for one in pair)
@@ -372,11 +372,11 @@ def outputs(recording: Path) -> list[tuple[Path, datetime, datetime]]:
         elif step.get("step") == "tool" and "ReassignPartitionsCommand" in main and {"--generate", "--execute"} & set(args):
             moved.append((None, *span))
     files = sorted(recording.glob("*-*"), key=lambda path: [int(part) for part in re.findall(r"\d+", path.name)[:1]])
-    told = [
+    outputs = [
         *_of(recording, described, [file for file in files if re.fullmatch(r"describe-.*\.txt", file.name)]),
         *_of(recording, moved, [file for file in files if re.fullmatch(r"reassign-\d+-.*(generate|execute)\.out", file.name)]),
     ]
-    return [one for one in told if "existing assignment running" not in one[0].read_text()]  # refused up to 2.5
+    return [one for one in outputs if "existing assignment running" not in one[0].read_text()]  # refused up to 2.5
 
 
 def _of(recording: Path, runs: list, files: list[Path]) -> list[tuple[Path, datetime, datetime]]:
@@ -386,7 +386,7 @@ def _of(recording: Path, runs: list, files: list[Path]) -> list[tuple[Path, date
     return [(file, begin, end) for file, (_, begin, end) in zip(files, runs, strict=True)] if len(files) == len(runs) else []
 
 
-# partitions of which tool and timelines differ, by output, each held against the truth of its recording
+# partitions of which tool and timelines differ, by output, each checked against the truth of its recording
 DIFFER = {
     # the logs are late: a topic that waits for its deletion lost its leader 22 s before a line says so
     "0.11.0.3-default/delete-topic-dead-broker/describe-03-deletion-stuck.txt": {("audit", 0)},
@@ -399,13 +399,13 @@ DIFFER = {
 
 @pytest.mark.shared
 @pytest.mark.parametrize("recording", [r for r in recordings() if r.name != "cluster-wipe"], ids=lambda r: "/".join(r.parts[-3:]))
-def test_what_tools_told_of_recordings_agrees(recording: Path) -> None:
+def test_outputs_of_recordings_agree(recording: Path) -> None:
     rows = [row for some in rows_of(recording).values() for row in some]
     for file, begin, end in outputs(recording):
-        told = checkpoints.parse(file.read_text())
+        partitions = checkpoints.parse(file.read_text())
         moments = [begin + (end - begin) * number / 8 for number in range(9)]
         at_each = [
-            {(d.checkpoint.topic, d.checkpoint.partition): d.columns for d in checkpoints.compare(told, rows, at)}
+            {(d.checkpoint.topic, d.checkpoint.partition): d.columns for d in checkpoints.compare(partitions, rows, at)}
             for at in moments
         ]
         # a tool asks partition by partition: each agrees at some moment of its run
@@ -420,16 +420,16 @@ ELSEWHERE = {"kraft/3.7.2-default/reassign", "kraft/4.0.0-default/controller-fai
 
 @pytest.mark.shared
 @pytest.mark.parametrize("recording", [r for r in recordings() if r.name != "cluster-wipe"], ids=lambda r: "/".join(r.parts[-3:]))
-def test_timelines_begin_at_what_tools_told_of_recordings(recording: Path) -> None:
+def test_timelines_begin_at_outputs_of_recordings(recording: Path) -> None:
     """The logs are silent about every partition until a tool was asked: each row that begins there is true, the others stay as they are."""
     events = recorded(recording)
     begun = 0
     for file, _, end in outputs(recording):
-        told = events_of_output(str(file), file.read_text(), end)
-        names = {(e.topic, e.partition) for e in told}
+        of_output = events_of_output(str(file), file.read_text(), end)
+        names = {(e.topic, e.partition) for e in of_output}
         later = [e for e in events if (e.topic, e.partition) not in names or moment(e.ts) > end]
-        both, of_logs = timelines_of([*later, *told]).rows(), timelines_of(later).rows()
-        of_tool = [row for row in both if row["source"] == told[0].logger] if told else []
+        both, of_logs = timelines_of([*later, *of_output]).rows(), timelines_of(later).rows()
+        of_tool = [row for row in both if row["source"] == of_output[0].logger] if of_output else []
         verdict = truth.compare_with(truth_of(recording), of_tool)
         assert not verdict.problems, truth.details(verdict)
         begun += len(of_tool)

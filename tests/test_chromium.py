@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from test_pictures import night
-from test_report import AT, finding, outcome, told
+from test_pictures import recent_hours
+from test_report import AT, finding, outcome, results_of
 
 from jobs.reporting import report
 from jobs.reporting.pictures import Durability, Pictures, TopicDay
@@ -59,7 +59,7 @@ DURABLE = Durability([TopicDay(f"{n}{NASTY}", date(2026, 11, 14 + n), 1, 50.0, 2
 def hostile() -> str:
     """A page of names that nobody would give a topic, and of a line of 10 MB."""
     proof = {"e1": {"file": NASTY, "record_no": 1, "raw": RUNS + "y" * 10_000_000}}
-    page = told(
+    page = results_of(
         finding(title=f"Partition without a leader: {NASTY}", detail=NASTY, topic=NASTY, fingerprint="a"),
         finding(
             severity="warning", check_id="format_drift", title=f"w {NASTY}", topic="orders", fingerprint="b", evidence=["e1"]
@@ -70,7 +70,7 @@ def hostile() -> str:
         subjects={"a": {"partitions": 3, "first": (NASTY, 0), "some": [f"{NASTY}-{n}" for n in range(3)]}},
     )
     return report.rendered(
-        page, [outcome(unreadable=(NASTY,))], NASTY, Pictures({"payments": night()}, {}, {"payments": DURABLE}), AT
+        page, [outcome(unreadable=(NASTY,))], NASTY, Pictures({"payments": recent_hours()}, {}, {"payments": DURABLE}), AT
     )
 
 
@@ -79,9 +79,9 @@ def test_nothing_runs_nothing_overflows_and_the_filter_works(tmp_path: Path, wid
     page = tmp_path / "wrapper.html"
     page.write_text(MEASURE.format(width=width, page=html.escape(hostile())), "utf-8")
     dom = chromium(tmp_path, page, "--dump-dom", "--virtual-time-budget=5000")
-    told_by_page = re.search(r"found(\{.*?\})end", html.unescape(dom))
-    assert told_by_page is not None, dom[:500]
-    found: dict[str, Any] = json.loads(told_by_page.group(1))
+    found_by_page = re.search(r"found(\{.*?\})end", html.unescape(dom))
+    assert found_by_page is not None, dom[:500]
+    found: dict[str, Any] = json.loads(found_by_page.group(1))
     assert not found["ran"]
     assert found["requests"] == 0
     assert found["keyboard"]

@@ -194,7 +194,7 @@ def kinds(folder: Path, limits: Limits = archives.LIMITS) -> dict[str, tuple[str
     return {file.name.removeprefix(f"{folder}/"): (file.kind, file.why) for file in found}
 
 
-def test_what_cannot_be_unpacked_is_named(tmp_path: Path) -> None:
+def test_an_unreadable_member_is_named(tmp_path: Path) -> None:
     encrypted = bytearray(zipped({"a.log": LINE.encode(), "b.log": LINE.encode()}))
     # the flag of the first entry, in its own header and in the directory at the end
     encrypted[6] |= 1
@@ -226,7 +226,7 @@ def test_what_cannot_be_unpacked_is_named(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("pack", [lambda content: content, gzip.compress], ids=["tar", "tar.gz"])
-def test_what_comes_before_the_damage_is_read(tmp_path: Path, pack: Callable[[bytes], bytes]) -> None:
+def test_members_before_the_damage_are_read(tmp_path: Path, pack: Callable[[bytes], bytes]) -> None:
     noise = random.Random(1).randbytes(5_000_000)
     whole = tar({"a.log": LINE.encode() * 9, "noise": noise, "b.log": LINE.encode() * 9, "c.log": LINE.encode() * 9})
     damaged = bytearray(whole)
@@ -240,7 +240,7 @@ def test_what_comes_before_the_damage_is_read(tmp_path: Path, pack: Callable[[by
     assert [why for _, why in found.values() if "truncated" in why]
 
 
-def test_limits_hold_in_archives(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_limits_apply_in_archives(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """One large member, and many of which each is small."""
     monkeypatch.setattr(archives, "WINDOW", 4 * 1024 * 1024)
     bomb, small = LINE.encode() + bytes(40_000_000), LINE.encode() + bytes(2_000_000)
@@ -273,7 +273,7 @@ def test_a_7z_without_the_extra_is_named_with_the_cure(tmp_path: Path, monkeypat
     assert kinds(tmp_path) == {"b.7z": ("unreadable", "it is a .7z; unpack it, or install kafka-nightly-audit[7z]")}
 
 
-def test_limits_hold_in_a_7z(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_limits_apply_in_a_7z(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A 7z is read in its order, so that nothing behind a bomb can be read."""
     monkeypatch.setattr(archives, "WINDOW", 4 * 1024 * 1024)
     good = {"a.log": LINE.encode(), "bomb.log": LINE.encode() + bytes(60_000_000), "z.log": LINE.encode()}
@@ -287,7 +287,7 @@ def test_limits_hold_in_a_7z(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     assert sum(name.startswith("many.7z!/") for name in found) < 10
 
 
-def test_names_in_a_7z_only_name(tmp_path: Path) -> None:
+def test_no_file_is_written_under_a_name_of_a_7z(tmp_path: Path) -> None:
     """Also one that leads out, one that is there twice, an empty one and one in another alphabet."""
     names = ["xx/xx/a.log", "x/same.log", "x/also.log", "x/leer.log", "x/журнал.log"]
     content = seven_zipped({name: b"" if "leer" in name else LINE.encode() for name in names}, encoded=False)
@@ -314,7 +314,7 @@ def test_a_truncated_7z_is_named(tmp_path: Path, share: int) -> None:
     assert (found.get("b.7z", ("", ""))[0] == "unreadable") == (share < 100)
 
 
-def test_what_comes_before_the_damage_of_a_7z_is_read(tmp_path: Path) -> None:
+def test_members_before_the_damage_of_a_7z_are_read(tmp_path: Path) -> None:
     whole = seven_zipped({"a.log": LINE.encode() * 9, "noise": random.Random(1).randbytes(5_000_000), "b.log": LINE.encode()})
     damaged = bytearray(whole)
     damaged[3_000_000:3_000_100] = bytes(100)

@@ -249,7 +249,7 @@ def ran(*arguments: str) -> tuple[int, str, str]:
     return done.returncode, done.stdout, done.stderr
 
 
-def test_the_command_names_what_was_changed_by_hand(tmp_path) -> None:
+def test_the_command_names_rows_that_were_changed_by_hand(tmp_path) -> None:
     tables, docs = tmp_path / "tables", tmp_path / "docs"
     audit = ("audit", str(SAMPLE), "--tables", str(tables), "--engine", "local", "--data-docs", str(tmp_path / "of-a-run"))
     check_it = ("contracts", "--tables", str(tables))
@@ -258,7 +258,7 @@ def test_the_command_names_what_was_changed_by_hand(tmp_path) -> None:
     assert f"There are no tables under {tables}" in err
     assert ran(*audit)[0] == errors.CLEAN
     assert (tmp_path / "of-a-run" / "index.html").is_file()
-    assert ran(*check_it, "--data-docs", str(docs)) == (errors.CLEAN, "151 rules hold in 15 tables\n", "")
+    assert ran(*check_it, "--data-docs", str(docs)) == (errors.CLEAN, "151 contracts of 15 tables passed\n", "")
     assert (docs / "index.html").is_file()
     findings = DeltaTable(str(tables / "findings"))
     findings.update(updates={"evidence": "make_array('nowhere')", "severity": "'loud'"}, predicate="check_id = 'broker_down'")

@@ -108,8 +108,8 @@ def test_files_of_the_wrong_shape(tmp_path: Path) -> None:
 def test_faults_of_a_machine() -> None:
     move = schemas.Move("m", "A", "B", "1.0")
     assert machine_problems({"m": ("A", "B")}, [move]) == []
-    assert "stands twice" in machine_problems({"m": ("A", "B", "A")}, [move])[0]
-    assert "stands twice" in machine_problems({"m": ("A", "B")}, [move, move])[0]
+    assert "is listed twice" in machine_problems({"m": ("A", "B", "A")}, [move])[0]
+    assert "is listed twice" in machine_problems({"m": ("A", "B")}, [move, move])[0]
     assert "no state B" in machine_problems({"m": ("A",)}, [move])[0]
     assert "no version" in machine_problems({"m": ("A", "B")}, [schemas.Move("m", "A", "B", "new")])[0]
 
@@ -129,7 +129,7 @@ def test_faults_of_a_check() -> None:
         "schemas/checks/c.sql: candidates: no part of the query is called late"
     ]
     sliced = schemas.Statement("c", header, "SELECT slice(array_distinct(flatten(collect_list(x))), 1, 20) AS evidence")
-    assert any("in no order" in problem for problem in check_problems([sliced], severities()))
+    assert any("an unsorted collect_list" in problem for problem in check_problems([sliced], severities()))
     for by_hash in ("array_sort(collect_set(e.record_id))", "array_sort(array_compact(collect_list(t.record_id)))"):
         query = schemas.Statement("c", header, f"SELECT slice({by_hash}, 1, 20) AS evidence")
         assert any("which are hashes" in problem for problem in check_problems([query], severities()))
@@ -269,12 +269,12 @@ def test_a_check_names_the_logs_that_it_needs() -> None:
     assert "no `-- needs:`" in found("", "SELECT 1")
     assert "no kind of coverage is called some_node" in found("some_node", "SELECT 1")
     assert "severity loud is none of" in found("this_node, else loud", "SELECT 1")
-    assert "lines stands alone" in found("lines or this_node", "SELECT 1")
-    assert "partition_spells alone" in found("partition", "SELECT 1")
+    assert "lines cannot be combined" in found("lines or this_node", "SELECT 1")
+    assert "only partition_spells enforces" in found("partition", "SELECT 1")
     assert "by_absence marks findings" in found("lines", "SELECT 1 AS by_absence", also="by_absence")
 
 
-def test_what_lasts_until_the_end_of_the_logs_is_of_the_last_incarnation() -> None:
+def test_findings_that_last_must_be_of_the_last_incarnation() -> None:
     """As in log_directory_failed, which reported a directory of an earlier cluster of that name as failed until today."""
     check = schemas.statements("checks")[0]
 

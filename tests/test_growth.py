@@ -62,7 +62,7 @@ def rule(pattern: str, line: str, starts: str, each: str | None = None) -> Rule:
 
 def only(**parts: object) -> RuleSet:
     """A rule set with nothing but these parts."""
-    return replace(built_in(), **{"rules": (), "speakers": (), "wrappers": (), **parts})  # type: ignore[arg-type]
+    return replace(built_in(), **{"rules": (), "log_idents": (), "wrappers": (), **parts})  # type: ignore[arg-type]
 
 
 QUADRATIC = [
@@ -101,15 +101,15 @@ LAYOUT = replace(
 )
 
 
-def test_lint_finds_a_quadratic_layout_speaker_and_wrapper() -> None:
+def test_lint_finds_a_quadratic_layout_log_ident_and_wrapper() -> None:
     slow = r"(?:\[[^\]]*\][:,]* ?)?"
     layout = replace(LAYOUT, line=LAYOUT.line.replace("(?<log_ident>", rf"(?<log_ident>{slow}"))
-    speaker = replace(built_in().speakers[0], pattern=r"\[\w+ id=(?<node>\d+)[^\]]*\] ", samples=("[Broker id=3] ",))
+    ident = replace(built_in().log_idents[0], pattern=r"\[\w+ id=(?<node>\d+)[^\]]*\] ", samples=("[Broker id=3] ",))
     wrapper = replace(built_in().wrappers[0], pattern=r"\w+ *\w*\[\d+\]: ")
-    found = growth_problems(only(layouts=(layout,), speakers=(speaker,), wrappers=(wrapper,)))
+    found = growth_problems(only(layouts=(layout,), log_idents=(ident,), wrappers=(wrapper,)))
     for named in (
         "layouts.toml [test] line",
-        f"speakers.toml [{speaker.name}]",
+        f"log_idents.toml [{ident.name}]",
         f"layouts.toml [{wrapper.name}]",
         "a whole line",
     ):
@@ -130,7 +130,7 @@ def spin(seconds: float) -> None:
 
 
 @pytest.mark.parametrize(("power", "is_slow"), [(1, False), (1.1, False), (2, True), (3, True)])
-def test_slow_is_what_grows_faster_than_the_text(power: float, is_slow: bool) -> None:
+def test_a_time_that_grows_faster_than_the_text_is_slow(power: float, is_slow: bool) -> None:
     """Whatever a slow machine needs for a character."""
 
     def use(text: str) -> None:
@@ -144,7 +144,7 @@ def test_slow_is_what_grows_faster_than_the_text(power: float, is_slow: bool) ->
     ("linear", "quadratic", "is_slow"),
     [(0.0, 0.013, True), (0.002, 0.04, True), (0.002, 0.0, False), (0.04, 0.0, False), (0.0, 0.004, False)],
 )
-def test_what_is_too_long_is_suspicious_at_each_shorter_length(linear: float, quadratic: float, is_slow: bool) -> None:
+def test_a_slow_pattern_is_suspicious_at_each_shorter_length(linear: float, quadratic: float, is_slow: bool) -> None:
     """Seconds for 16,384 characters; a whole line has a linear part of its own."""
 
     def use(text: str) -> None:

@@ -76,7 +76,7 @@ FILES: dict[str, tuple[bytes, set[int]]] = {
     "invalid.log": (text(change(9)) + b"\xff\xfe\xc3( \xe2\x82\n" + text(change(10)), {9, 10}),
     "bom.log": (b"\xef\xbb\xbf" + text(change(11)), {11}),
     "trace.log": (text(change(12), "kafka.common.StateChangeFailedException: no", *FRAMES, change(13)), {12, 13}),
-    "bracket.log": (text(change(14), "a.b.CException: x", "[1, 2, 3] are gone", "[2026] not a time", change(15)), {14, 15}),
+    "bracket.log": (text(change(14), "a.b.CException: x", "[1, 2, 3] are missing", "[2026] not a time", change(15)), {14, 15}),
     "backwards.log": (text(change(16, 50), change(17, 2), change(18, 30)), {16, 17, 18}),
     "wide.log": (text(change(19), leaders(MANY), "x" * 10_000_000, change(20)), {19, 20}),
     "forged.log": (
@@ -118,8 +118,8 @@ def landed(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> tup
     store.open()
     read = events.land(store, files)
     found: dict[str, set[int]] = {name: set() for name in FILES}
-    told = store.table("events").filter("event_type = 'replica_state_changed'").select("file", "replica")
-    for row in told.collect():
+    changes = store.table("events").filter("event_type = 'replica_state_changed'").select("file", "replica")
+    for row in changes.collect():
         found[Path(row.file).name].add(row.replica)
     led = store.table("events").filter("event_type = 'leaders_at_shutdown' AND partition = leader_epoch AND leader = 2")
     return read, found, led.count()
@@ -182,7 +182,7 @@ def test_a_record_that_was_cut_short_is_completed(spark: SparkSession, tmp_path:
         files = [replace(file, cluster=name) for name in CUTS for file in grown(folders[name], content(name))]
         return events.land(store, files, **given)
 
-    def told() -> dict[str, set[str]]:
+    def stored() -> dict[str, set[str]]:
         found: dict[str, set[str]] = {name: set() for name in CUTS}
         for row in store.table("events").collect():
             found[row.cluster].add(row.raw)
@@ -191,7 +191,7 @@ def test_a_record_that_was_cut_short_is_completed(spark: SparkSession, tmp_path:
     expected = {change(1), "\n".join(FAILED), change(3)}
     early = deliver(lambda name: WITH_TRACE[: CUTS[name]])
     assert (early.new, early.unfinished) == (2 * len(CUTS), 0)
-    for name, raws in told().items():
+    for name, raws in stored().items():
         assert len(raws) == 2, name
         assert all(any(whole.startswith(raw) for whole in expected) for raw in raws), name
     # a run that is about other days leaves it as it is
@@ -200,7 +200,7 @@ def test_a_record_that_was_cut_short_is_completed(spark: SparkSession, tmp_path:
     assert store.table("events").count() == 2 * len(CUTS)
     late = deliver(lambda name: WITH_TRACE)
     assert late.completed == 3
-    assert told() == dict.fromkeys(CUTS, expected)
+    assert stored() == dict.fromkeys(CUTS, expected)
     # an early copy that comes once more is none of them, neither later nor in the same run
     again = deliver(lambda name: WITH_TRACE[: CUTS[name]])
     assert (again.new, again.completed) == (0, 0)
@@ -235,10 +235,10 @@ def test_ten_logs_among_many_files(tmp_path: Path) -> None:
         (tmp_path / f"controller.log.{n}").write_bytes(text(change(n)))
     files = ingest.find(Cluster("c", (str(tmp_path),)))
     assert sum(file.usable for file in files) == 10
-    told = Counter[str]()
+    kinds = Counter[str]()
     for file in files:
-        told[file.kind] += file.alike
-    assert told == {"log": 10, "empty": 1000, "unrelated": 2000}
+        kinds[file.kind] += file.alike
+    assert kinds == {"log": 10, "empty": 1000, "unrelated": 2000}
     assert len(files) < 70
 
 
@@ -253,9 +253,9 @@ def test_pieces_of_lines_are_joined(lines: list[tuple[str, str]], data: st.DataO
     mixed = []
     while any(streams.values()):
         mixed.append(streams[data.draw(st.sampled_from([name for name, rest in streams.items() if rest]))].pop(0))
-    told = list(PARSER.joined(mixed))
+    joined = list(PARSER.joined(mixed))
     for name in streams:
-        assert [PARSER.unwrapped(line) for line in told if f" {name} " in line[:40]] == [
+        assert [PARSER.unwrapped(line) for line in joined if f" {name} " in line[:40]] == [
             PARSER.unwrapped(f"2026-11-20T10:09:12.175123456Z {name} F {line}") for stream, line in lines if stream == name
         ]
 
@@ -279,7 +279,7 @@ def restart(path: Path) -> None:
 
 HAPPENS: dict[str, tuple[Callable[[Path], Any], bool]] = {
     "renamed": (rotate, False),
-    "begun anew": (restart, False),
+    "begun again": (restart, False),
     "removed": (Path.unlink, False),
     "emptied": (lambda path: path.write_bytes(b""), False),
     "grown": (lambda path: path.write_bytes(text(*map(change, range(3)))), True),
@@ -290,25 +290,25 @@ HAPPENS: dict[str, tuple[Callable[[Path], Any], bool]] = {
 def test_a_file_is_looked_at_again(tmp_path: Path, happens: Callable[[Path], Any], usable: bool) -> None:
     before = grown(tmp_path, text(change(1), change(2)))
     happens(tmp_path / "state-change.log")
-    (after,) = ingest.still_there(before)
+    (after,) = ingest.unchanged(before)
     assert after.usable == usable
     assert usable or after.why.startswith(ingest.ROTATED)
 
 
-def test_a_file_that_goes_away_while_it_is_read(
+def test_a_file_that_is_removed_while_it_is_read(
     spark: SparkSession, capsys: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """It is named, all others are read, and what it held is read once it is found under its new name."""
+    """It is named, all others are read, and its records are read once it is found under its new name."""
     (tmp_path / "logs").mkdir()
-    gone = tmp_path / "logs" / "state-change.log"
-    gone.write_bytes(text(change(1), change(2), change(3)))
+    removed = tmp_path / "logs" / "state-change.log"
+    removed.write_bytes(text(change(1), change(2), change(3)))
     (tmp_path / "logs" / "controller.log").write_bytes(text(change(4)))
     before = ingest.splits
 
     def then(*arguments: Any) -> Any:
         found = before(*arguments)
         monkeypatch.undo()
-        restart(gone)
+        restart(removed)
         return found
 
     monkeypatch.setattr(ingest, "splits", then)
@@ -318,13 +318,13 @@ def test_a_file_that_goes_away_while_it_is_read(
     assert "state-change.log: it was rotated away" in said.err
     assert "Traceback" not in said.err
 
-    def told() -> list[int]:
+    def stored() -> list[int]:
         rows = spark.read.format("delta").load(str(tmp_path / "tables" / "events"))
         return sorted(row.replica for row in rows.filter("event_type = 'replica_state_changed'").collect())
 
-    assert 4 in told()
+    assert 4 in stored()
     assert main(arguments) == errors.CLEAN
-    assert told() == [1, 2, 3, 4, 59]
+    assert stored() == [1, 2, 3, 4, 59]
     assert not list((tmp_path / "tables" / "_staging").glob("*"))
 
 

@@ -101,13 +101,13 @@ def test_truncated_gz(sniffer: Sniffer, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("content", [b"\x1f\x8b", b"no gzip at all\n", gzip.compress(LINE.encode(), mtime=0)[:-4]])
-def test_what_is_no_whole_gz(sniffer: Sniffer, tmp_path: Path, content: bytes) -> None:
+def test_incomplete_gz(sniffer: Sniffer, tmp_path: Path, content: bytes) -> None:
     found = look(sniffer, tmp_path / "a.log.gz", content)
     assert found.kind == "unreadable"
     assert found.why
 
 
-def test_what_was_unpacked_and_kept_its_name_is_a_log(sniffer: Sniffer, tmp_path: Path) -> None:
+def test_an_unpacked_log_may_keep_its_packed_name(sniffer: Sniffer, tmp_path: Path) -> None:
     assert look(sniffer, tmp_path / "a.log.gz", LINE).kind == "log"
 
 
@@ -170,7 +170,7 @@ NAMES = [
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_names_mean_nothing(tmp_path: Path, name: str) -> None:
+def test_a_log_may_have_any_name(tmp_path: Path, name: str) -> None:
     folder = tmp_path / "logs"
     folder.mkdir()
     (folder / name).write_text(LINE)
@@ -191,8 +191,8 @@ def test_folders_are_searched_in_depth_and_no_file_is_read_twice(tmp_path: Path)
             timezone="+09:30",
         )
     )
-    told = {str(file.path.relative_to(tmp_path)): (file.kind, file.node, file.timezone) for file in found}
-    assert told == {
+    kinds = {str(file.path.relative_to(tmp_path)): (file.kind, file.node, file.timezone) for file in found}
+    assert kinds == {
         "broker-1/server.log": ("log", 1, "+09:30"),
         "broker-2/old/server.log.1": ("log", 2, "+09:30"),
         "broker-2/notes.txt": ("unrelated", None, "+09:30"),
@@ -201,12 +201,12 @@ def test_folders_are_searched_in_depth_and_no_file_is_read_twice(tmp_path: Path)
     assert len(found) == 4
 
 
-def test_what_is_not_there_is_named_beside_what_is(tmp_path: Path) -> None:
+def test_missing_paths_are_named_and_the_others_found(tmp_path: Path) -> None:
     (tmp_path / "server.log").write_text("[2026-03-01 12:00:00,000] INFO [KafkaServer id=1] started (kafka.server.KafkaServer)\n")
     (tmp_path / "link.log").symlink_to(tmp_path / "nowhere")
     given = [str(tmp_path / name) for name in ("none.log", "*.gz", "server.log", "link.log")]
-    told = {file.path.name: (file.kind, file.why) for file in find(Cluster("c", tuple(given)))}
-    assert told == {
+    kinds = {file.path.name: (file.kind, file.why) for file in find(Cluster("c", tuple(given)))}
+    assert kinds == {
         "none.log": ("unreadable", "no such file or folder"),
         "*.gz": ("unreadable", "no such file or folder"),
         "server.log": ("log", ""),

@@ -45,24 +45,24 @@ def copied_logs(folder: Path) -> Path:
     return folder
 
 
-def test_workers_land_what_one_process_lands(tables: Store, logs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_workers_write_the_same_rows_as_one_process(tables: Store, logs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     expected = events.events_of([str(logs)], "c").drop_columns(["file"]).to_pylist()
     monkeypatch.setattr(events, "SMALL", 0)
     monkeypatch.setattr(ingest, "SMALLEST_SPLIT", 40_000)
     monkeypatch.setattr(ingest, "LARGEST_SPLIT", 40_000)
     first = events.land(tables, read(logs))
-    told = rows_of(tables)
+    stored = rows_of(tables)
     for row in expected:
         row["ts"] = row["ts"] and row["ts"].replace(tzinfo=None)
-    assert told == sorted(expected, key=lambda row: (row["record_id"], row["item"]))
-    assert first.new == len({row["record_id"] for row in told}) == first.recognised + first.unrecognised + first.drifted
+    assert stored == sorted(expected, key=lambda row: (row["record_id"], row["item"]))
+    assert first.new == len({row["record_id"] for row in stored}) == first.recognised + first.unrecognised + first.drifted
     again = events.land(tables, read(logs))
     assert (again.new, again.newly_counted, again.completed) == (0, 0, 0)
     assert again.records == first.records
-    assert rows_of(tables) == told
+    assert rows_of(tables) == stored
 
 
-def test_a_second_night_adds_what_is_new(tables: Store, logs: Path) -> None:
+def test_a_second_run_adds_new_records(tables: Store, logs: Path) -> None:
     log = logs / "broker-2" / "state-change.log"
     whole = log.read_bytes()
     log.write_bytes(whole[: whole.rfind(b"\n", 0, len(whole) // 2) + 1])

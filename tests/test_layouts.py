@@ -74,7 +74,7 @@ def parser_of(*layouts: Layout) -> Parser:
     """A parser that knows only these layouts."""
     from dataclasses import replace
 
-    return Parser(replace(built_in(), layouts=layouts, speakers=()))
+    return Parser(replace(built_in(), layouts=layouts, log_idents=()))
 
 
 def read_by(pattern: str, text: str) -> Record | None:
@@ -83,7 +83,7 @@ def read_by(pattern: str, text: str) -> Record | None:
 
 @pytest.mark.parametrize("pattern", PRINTED)
 @pytest.mark.parametrize("trace", ["", "\n" + TRACE], ids=["", "stack trace"])
-def test_what_a_conversion_pattern_prints_is_read(pattern: str, trace: str) -> None:
+def test_output_of_a_conversion_pattern_is_read(pattern: str, trace: str) -> None:
     printed, fraction = PRINTED[pattern]
     record = read_by(pattern, printed.replace("{}", MESSAGE) + trace)
     assert record is not None
@@ -116,15 +116,15 @@ def test_message_of_many_lines() -> None:
         ("[%d] %caller{2} %m%n", "conversion %caller is not supported"),
         ("[%d] %p %highlight %m%n", "%highlight has nothing in braces"),
         ("[%d] %p (%c)%n", "no %m in the pattern"),
-        ("[%d] %d %p %m%n", "%d stands twice"),
-        ("%m %m%n", "%m stands twice"),
+        ("[%d] %d %p %m%n", "%d is used twice"),
+        ("%m %m%n", "%m is used twice"),
         (
             "[%d{dd.MM.yyyy HH:mm}] %p %m%n",
             "date format {dd.MM.yyyy HH:mm} is not supported: it has no time of day to the second",
         ),
         ("[%d{EEE MMM dd HH:mm:ss}] %p %m%n", "is not supported: EEE is no number"),
         ("[%d{yyyy-MM-dd hh:mm:ss a}] %p %m%n", "is not supported: hh is no number"),
-        ("[%d{yyyy-MM-dd HH:mm:ss dd}{UTC}{de}] %p %d %m%n", "%d stands twice"),
+        ("[%d{yyyy-MM-dd HH:mm:ss dd}{UTC}{de}] %p %d %m%n", "%d is used twice"),
         ("[%d{ABSOLUTE}] %p %m%n", "date format {ABSOLUTE} is not supported: it has no date"),
         ("[%d{UNIX}] %p %m%n", "date format {UNIX} is not supported: it is no date"),
         ("[%d{yyyy-MM-dd HH:mm:ss}{Moon/Base}] %p %m%n", "there is no time zone Moon/Base"),
@@ -134,17 +134,17 @@ def test_message_of_many_lines() -> None:
         ("%d %.1p %m%n", "%p changes the names of the levels"),
         ("%d %notEmpty{%m}%n", "the message may not be inside %notEmpty"),
         ("%d{yyyy-MM-dd %m%n", "{ is not closed"),
-        ("${LOG_PATTERN}%m%n", "${LOG_PATTERN} stands for something that is not known here"),
-        ("%m%n", "no record can be told from other text"),
-        ("%t %m%n", "no record can be told from other text"),
+        ("${LOG_PATTERN}%m%n", "${LOG_PATTERN} has no default; replace it by its value"),
+        ("%m%n", "no record can be distinguished from other text"),
+        ("%t %m%n", "no record can be distinguished from other text"),
         ("", "no %m in the pattern"),
     ],
 )
 def test_unsupported_conversions_are_named(pattern: str, complaint: str) -> None:
-    with pytest.raises(DefinitionError) as told:
+    with pytest.raises(DefinitionError) as raised:
         from_conversion_pattern(pattern, "layout strimzi")
-    assert str(told.value).startswith("layout strimzi: ")
-    assert complaint in str(told.value)
+    assert str(raised.value).startswith("layout strimzi: ")
+    assert complaint in str(raised.value)
 
 
 # -- any pattern -------------------------------------------------------------------------------------------
@@ -169,7 +169,7 @@ def test_any_pattern_reads_what_it_prints(date: tuple[str, str], order: list[str
     values = {"level": data.draw(st.sampled_from(["INFO", "WARN", "TRACE", "ERROR"])), "thread": data.draw(threads),
               "logger": data.draw(st.sampled_from(["state.change.logger", "kafka.controller.KafkaController"]))}  # fmt: skip
     pieces = [date, *(data.draw(conversions[name]) for name in order)]
-    # what may be anything cannot be told from the end of a message
+    # a part of any content looks like the end of a message
     at = data.draw(st.integers(max(n for n, name in enumerate(order, 2) if name == "other"), len(pieces)))
     pattern = " ".join([*(p for p, _ in pieces[:at]), "%m", *(p for p, _ in pieces[at:])]) + "%n"
     printed = " ".join([*(p.format(**values) for _, p in pieces[:at]), MESSAGE, *(p.format(**values) for _, p in pieces[at:])])
@@ -179,7 +179,7 @@ def test_any_pattern_reads_what_it_prints(date: tuple[str, str], order: list[str
     assert record.ts == "2026-11-20 10:09:12.175"
     assert (record.level, record.logger) == (values["level"], values["logger"])
     shown = values["thread"][:15] if "%15.15t" in pattern else values["thread"]
-    # after the message, padding cannot be told from blanks at its end
+    # padding after the message looks like blanks at its end
     assert (record.thread, record.log_ident, record.statement.rstrip()) == (shown, "[Controller id=1 epoch=1] ", STATEMENT)
 
 
@@ -207,7 +207,7 @@ def test_samples_of_the_built_in_layouts(entry: Any) -> None:
 
 
 @pytest.mark.shared
-def test_every_record_of_the_wild_has_its_header(shared: Path) -> None:
+def test_every_record_of_the_corpus_has_its_header(shared: Path) -> None:
     """100 % of the records of every excerpt; what is no record is a line of a stack trace or of a message."""
     sniffer = Sniffer()
     for path in sorted((shared / "corpus" / "layouts").iterdir()):
@@ -243,7 +243,7 @@ def test_a_layout_may_change_in_the_middle_of_a_file() -> None:
 
 
 @pytest.mark.parametrize("layout", [lay for lay in shapes().layouts if not lay.bare], ids=lambda layout: layout.name)
-def test_what_an_exception_quotes_is_no_record(layout: Layout) -> None:
+def test_a_header_quoted_in_an_exception_is_no_record(layout: Layout) -> None:
     """A line of any layout inside of a line of a stack trace begins nothing; one that is cut off at its header neither."""
     for sample in layout.samples:
         first = sample["line"].split("\n")[0]
@@ -265,17 +265,17 @@ def test_wrappers_are_taken_off_every_line_and_from_any_layout() -> None:
     for layout in shapes().layouts:
         for text in (sample["line"] for sample in layout.samples):
             for wrapper in wrapped:
-                told = PARSER.record("\n".join(wrapper + line for line in text.split("\n")))
-                assert told == PARSER.record(text), wrapper + text
+                record = PARSER.record("\n".join(wrapper + line for line in text.split("\n")))
+                assert record == PARSER.record(text), wrapper + text
 
 
-def test_what_looks_like_a_wrapper_in_the_middle_stays() -> None:
+def test_a_wrapper_in_the_middle_of_a_line_stays() -> None:
     for text in ("[2026-11-20 10:09:12,175] INFO a kafka-1  | b STDOUT: c (kafka.server.KafkaServer)", '{"a": 1} | STDOUT: x'):
         assert PARSER.unwrapped(text) == text
 
 
 @pytest.mark.parametrize(
-    ("cut", "speaker", "full"),
+    ("cut", "log_ident", "full"),
     [
         ("KafkaController", "", "kafka.controller.KafkaController"),
         ("k.c.KafkaController", "", "kafka.controller.KafkaController"),
@@ -290,8 +290,8 @@ def test_what_looks_like_a_wrapper_in_the_middle_stays() -> None:
         ("Unheard", "", "Unheard"),
     ],
 )
-def test_abbreviated_loggers(cut: str, speaker: str, full: str) -> None:
-    record = read_by("%d %p %c{1} - %m%n", f"2026-11-20 10:09:12,175 INFO {cut} - {speaker}text")
+def test_abbreviated_loggers(cut: str, log_ident: str, full: str) -> None:
+    record = read_by("%d %p %c{1} - %m%n", f"2026-11-20 10:09:12,175 INFO {cut} - {log_ident}text")
     assert record is not None
     assert record.logger == full
     assert built_in().in_scope(record.logger) == (full.startswith(("kafka.", "state.")))
@@ -382,9 +382,9 @@ def test_a_layout_of_ones_own_is_one_line(tmp_path: Path) -> None:
 )
 def test_faults_of_a_layout_of_ones_own(tmp_path: Path, text: str, complaint: str) -> None:
     (tmp_path / "layouts.toml").write_text(text)
-    with pytest.raises(DefinitionError) as told:
+    with pytest.raises(DefinitionError) as raised:
         load(tmp_path)
-    assert complaint in str(told.value)
+    assert complaint in str(raised.value)
 
 
 @pytest.mark.parametrize(
@@ -416,7 +416,7 @@ def laid_out(path: Path, content: str | bytes, capsys: pytest.CaptureFixture[str
 LINES = "".join(f"[2026-11-20 10:09:1{n},175] INFO [Broker id=3] Stopped fetchers (state.change.logger)\n" for n in range(5))
 
 
-def test_layout_says_how_a_file_is_read(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_layout_shows_how_a_file_is_read(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     code, plain = laid_out(tmp_path / "a.log", LINES, capsys)
     assert code == 0
     assert "nothing but the layout" in plain
@@ -424,9 +424,9 @@ def test_layout_says_how_a_file_is_read(tmp_path: Path, capsys: pytest.CaptureFi
     assert "without a zone" in plain
     assert plain.count("[Broker id=3] Stopped fetchers") == 3
     wrapped = "".join(f"kafka-3.1.x7@worker | {line}\n" for line in LINES.splitlines())
-    code, told = laid_out(tmp_path / "b.log", wrapped, capsys)
-    assert "prefix 'kafka-3.1.x7@worker | '" in told
-    assert "node 3, as the envelope names it" in told
+    code, shown = laid_out(tmp_path / "b.log", wrapped, capsys)
+    assert "prefix 'kafka-3.1.x7@worker | '" in shown
+    assert "node 3, as the envelope names it" in shown
     packed = gzip.compress(LINES.replace(",175", ".175+01:00").encode())
     assert "a zone, which wins over --timezone" in laid_out(tmp_path / "c.log.gz", packed, capsys)[1]
     bare = "[Broker id=3] Sending StopReplica request for 1 replicas to broker 1 (state.change.logger)\n"
@@ -443,11 +443,11 @@ UNKNOWN = {
 @pytest.mark.parametrize("pattern", UNKNOWN)
 def test_layout_proposes_a_pattern_that_reads_the_file(pattern: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     lines = [UNKNOWN[pattern].replace("{n}", str(n)) for n in range(5)]
-    code, told = laid_out(tmp_path / "a.log", "\n".join([*lines, TRACE, ""]), capsys)
+    code, shown = laid_out(tmp_path / "a.log", "\n".join([*lines, TRACE, ""]), capsys)
     # what ends with one of Kafka's loggers is read as lines without a time stamp
     assert code == (0 if pattern.endswith("(%c)%n") else 3)
-    found = re.search(r'conversion_pattern = (".*")', told)
-    assert found, told
+    found = re.search(r'conversion_pattern = (".*")', shown)
+    assert found, shown
     assert json.loads(found[1]) == pattern
     (tmp_path / "rules").mkdir()
     (tmp_path / "rules" / "layouts.toml").write_text(f"[own]\n{found[0]}\n")
@@ -455,11 +455,11 @@ def test_layout_proposes_a_pattern_that_reads_the_file(pattern: str, tmp_path: P
     assert "layout        own" in capsys.readouterr().out
 
 
-def test_layout_of_what_is_no_log(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    code, told = laid_out(tmp_path / "notes.txt", "Lorem ipsum\ndolor sit amet\n" * 9, capsys)
+def test_layout_of_a_file_that_is_no_log(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    code, shown = laid_out(tmp_path / "notes.txt", "Lorem ipsum\ndolor sit amet\n" * 9, capsys)
     assert code == 3
-    assert "not read" in told
-    assert "conversion_pattern" not in told
+    assert "not read" in shown
+    assert "conversion_pattern" not in shown
     assert main(["layout", str(tmp_path / "none.log")]) == 3
 
 

@@ -26,7 +26,7 @@ def test_a_size_of_memory(given: str, size: str) -> None:
 
 
 @pytest.mark.parametrize("given", ["", "4", "0GB", "-1GB", "4GB; SELECT 1", "much"])
-def test_what_is_no_size_is_refused(given: str, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_a_wrong_size_is_refused(given: str, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     with pytest.raises(argparse.ArgumentTypeError, match="such as 4GB"):
         limits.size(given)
     with pytest.raises(SystemExit) as ended:
@@ -65,7 +65,7 @@ def test_an_audit_within_little_memory(tmp_path: Path) -> None:
     assert limits.memory == limits.HALF
 
 
-def test_what_takes_long_is_announced_once() -> None:
+def test_a_long_run_is_announced_once() -> None:
     said: list[str] = []
     now = iter(range(0, 1_000, 10))
     estimate = Estimate(120_000_000_000, 2, said.append, lambda: next(now))
@@ -78,7 +78,7 @@ def test_what_takes_long_is_announced_once() -> None:
     assert said == ["120.0 GB of logs will take this machine about 8 h 20 min: 2 processes parse 20.0 MB/s"]
 
 
-def test_what_takes_no_half_an_hour_is_not_announced() -> None:
+def test_a_run_of_less_than_half_an_hour_is_not_announced() -> None:
     said: list[str] = []
     now = iter(range(0, 1_000, 10))
     estimate = Estimate(7_000_000_000, 2, said.append, lambda: next(now))

@@ -52,12 +52,12 @@ def test_an_unknown_word_is_found() -> None:
 
 def test_a_word_without_a_rule_is_found() -> None:
     (found,) = problems(replace(RULE, means=("a",), means_by={}))
-    assert found == "parsers/meanings.toml [b]: no rule lists it; take it out"
+    assert found == "parsers/meanings.toml [b]: no rule lists it; remove it"
 
 
 def test_a_word_that_nothing_asks_for_is_found() -> None:
     (found,) = problems(replace(RULE, means=("a", "b", "c"), means_by={}), words=("a", "b", "c"))
-    assert found == "parsers/meanings.toml [c]: nothing in jobs/ asks for it; take it out"
+    assert found == "parsers/meanings.toml [c]: nothing in jobs/ uses it; remove it"
 
 
 @pytest.mark.parametrize("loggers", [(), ("Odd",)])
@@ -86,7 +86,7 @@ says = "is"
 means = ["ends_term"]
 """
     )
-    with pytest.raises(DefinitionError, match=re.escape("own.toml [own]: timelines read built-in rules only; take `means` out")):
+    with pytest.raises(DefinitionError, match=re.escape("own.toml [own]: timelines read built-in rules only; remove `means`")):
         load(tmp_path)
 
 
@@ -98,7 +98,7 @@ def test_the_example_of_the_guide_is_sound(tmp_path: Path) -> None:
     assert own_problems(tmp_path) == []
 
 
-def test_the_guide_shows_words_that_there_are() -> None:
+def test_the_words_in_the_guide_exist() -> None:
     page = (Path(__file__).parents[1] / "docs" / "contributing" / "statements.md").read_text("utf-8")
     (listed,) = re.findall(r"^means = \[(.*)\]$", page, re.M)
     assert set(re.findall(r'"(\w+)"', listed)) <= meanings.words().keys()

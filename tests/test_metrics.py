@@ -57,7 +57,7 @@ def promtool() -> str:
     return found
 
 
-def test_what_is_told() -> None:
+def test_every_metric_is_written() -> None:
     lines = exposition(RUN).decode().splitlines()
     for line in (
         'kafka_audit_findings{check="topic_deletion_blocked",cluster="payments",severity="error",silenced="false"} 2.0',

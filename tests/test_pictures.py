@@ -1,4 +1,4 @@
-"""Pictures of the report: what they say is there for those who cannot see them, whatever the logs hold."""
+"""Pictures of the report have a text for those who cannot see them, whatever the logs contain."""
 
 from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
@@ -18,16 +18,16 @@ from jobs.reporting.pictures import (
     SLIVER,
     TOPICS,
     Durability,
-    Night,
+    RecentHours,
     Span,
     Step,
     Strip,
     TopicDay,
     durability_bars,
-    gather,
     heat_map,
-    night_strip,
     partition_strip,
+    read,
+    recent_strip,
 )
 
 BEGIN = datetime(2026, 11, 20, 10, 0, tzinfo=UTC)
@@ -35,13 +35,13 @@ NASTY = "<script>alert('x')</script>\u202egnp\x1b&\"" + "x" * 249
 
 
 def at(minutes: float) -> datetime:
-    """So many minutes after BEGIN."""
+    """Return BEGIN plus some minutes."""
     return BEGIN + timedelta(minutes=minutes)
 
 
-def night() -> Night:
+def recent_hours() -> RecentHours:
     """One hour of three brokers of which one was killed."""
-    return Night(
+    return RecentHours(
         span=Span(at(0), at(60)),
         terms=[(at(0), 1), (at(30), 2)],
         outages={3: [Span(at(20), at(25), "crashed")]},
@@ -57,13 +57,13 @@ def svg(picture: Markup) -> ElementTree.Element:
 
 
 def texts(picture: Markup, kind: str) -> list[str]:
-    """What its elements of a kind hold."""
+    """Return the texts of its elements of a kind."""
     return [element.text or "" for element in svg(picture).iter(f"{{http://www.w3.org/2000/svg}}{kind}")]
 
 
-def test_a_night() -> None:
+def test_recent_hours() -> None:
     findings = [{"anchor": "abc", "severity": "error", "title": "Broker down: broker 3", "first_seen": at(20)}]
-    picture = night_strip("n", "payments", night(), findings)
+    picture = recent_strip("n", "payments", recent_hours(), findings)
     titles = texts(picture, "title")
     assert "What happened in payments, 2026-11-20 10:00:00 UTC to 11:00:00 UTC" in titles
     assert "broker 3 process ended, 11-20 10:20:00 to 11-20 10:25:00" in titles
@@ -75,8 +75,8 @@ def test_a_night() -> None:
 
 def test_a_term_ends_when_its_controller_resigns() -> None:
     """The strip does not show a controller while there is none."""
-    resigned = replace(night(), terms=[(at(0), 1), (at(50), 1)], ends=[(at(10), 1), (at(15), 3)])
-    titles = texts(night_strip("n", "payments", resigned, []), "title")
+    resigned = replace(recent_hours(), terms=[(at(0), 1), (at(50), 1)], ends=[(at(10), 1), (at(15), 3)])
+    titles = texts(recent_strip("n", "payments", resigned, []), "title")
     assert "controller 1, 11-20 10:00:00 to 11-20 10:10:00" in titles
     assert "controller 1, 11-20 10:50:00 to 11-20 11:00:00" in titles
 
@@ -99,14 +99,14 @@ def test_a_partition() -> None:
 
 
 def test_a_heat_map_has_hours_without_any() -> None:
-    picture = heat_map("h", night())
+    picture = heat_map("h", recent_hours())
     assert picture is not None
     assert [title for title in texts(picture, "title") if title.startswith("broker")] == [
         "broker 3, 11-20 10:00: 4 partitions",
         "broker 3, 11-20 11:00: 0 partitions",
         "broker 3, 11-20 12:00: 1 partition",
     ]
-    assert heat_map("h", Night(Span(at(0), at(60)))) is None
+    assert heat_map("h", RecentHours(Span(at(0), at(60)))) is None
 
 
 def durable(*days: TopicDay, topics: int = 0) -> Durability:
@@ -147,7 +147,7 @@ def test_durability() -> None:
     assert "more topics" not in picture
 
 
-def test_many_topics_are_a_picture_all_the_same() -> None:
+def test_many_topics_are_drawn_in_part() -> None:
     days = [TopicDay(f"t{n}", date(2026, 11, d), 1, 1.0, 1.0, 1.0, 1.0, 1.0) for n in range(TOPICS) for d in range(14, 14 + DAYS)]
     picture = durability_bars("d", durable(*days, topics=5000))
     assert len(picture) < 200_000
@@ -156,10 +156,10 @@ def test_many_topics_are_a_picture_all_the_same() -> None:
     assert texts(picture, "desc")[0].startswith("12 of 5,000 topics, those first")
 
 
-def test_whatever_names_hold() -> None:
+def test_names_are_escaped() -> None:
     steps = [Step(Span(at(0), at(20)), 3, None, (3,), (3,))]
     for picture in (
-        night_strip("n", NASTY, night(), [{"anchor": "a", "severity": "error", "title": NASTY, "first_seen": at(1)}]),
+        recent_strip("n", NASTY, recent_hours(), [{"anchor": "a", "severity": "error", "title": NASTY, "first_seen": at(1)}]),
         partition_strip("p", Strip(NASTY, 0, steps, {3: [Span(at(0), at(1), NASTY)]}, [])),
         durability_bars("d", durable(TopicDay(NASTY, date(2026, 11, 20), 1, 1.0, 1.0, 1.0, 1.0, 1.0))),
     ):
@@ -170,9 +170,9 @@ def test_whatever_names_hold() -> None:
         svg(picture)
 
 
-def test_hundreds_of_brokers_are_a_page_all_the_same() -> None:
+def test_hundreds_of_brokers_are_drawn_in_part() -> None:
     many = {broker: [Span(at(1), at(2), "session_lost")] for broker in range(1000)}
-    picture = night_strip("n", "c", Night(Span(at(0), at(60)), outages=many, brokers=1000), [])
+    picture = recent_strip("n", "c", RecentHours(Span(at(0), at(60)), outages=many, brokers=1000), [])
     assert len(picture) < 70_000
     assert "960 more brokers" in texts(picture, "text")
 
@@ -200,7 +200,7 @@ TABLES = {
 
 @pytest.mark.spark
 @pytest.mark.parametrize("engine", ["Spark", "DuckDB"])
-def test_what_tables_hold(spark: Any, engine: str) -> None:
+def test_pictures_are_read_from_tables(spark: Any, engine: str) -> None:
     """A day and an hour of one cluster, of which the newest day is shown; another cluster without a time stamp."""
     one = {"cluster": "payments", "topic": "orders", "partition": 0, "incarnation": 1}
     day = BEGIN + timedelta(days=1)
@@ -237,16 +237,16 @@ def test_what_tables_hold(spark: Any, engine: str) -> None:
     for name, types in TABLES.items():
         queries.view(name, frame(spark, types, rows[name]) if engine == "Spark" else to_table(frame(spark, types, rows[name])))
     found = {"cluster": "payments", "incarnation": 1, "fingerprint": "f", "subject": ("orders", 0), "evidence": ["e1"]}
-    pictures = gather(queries, ["payments", "bare"], [found | {"first_seen": at(60), "last_seen": at(120)}])
-    assert set(pictures.nights) == {"payments"}
-    night = pictures.nights["payments"]
-    assert night.span == Span(BEGIN, day)
-    assert night.terms == [(at(-60), 1)]
-    assert night.outages == {3: [Span(at(60), day, "crashed")]}
-    assert night.brokers == 3
-    quarters = {what: [n for n, count in enumerate(counts) if count] for what, counts in night.counts.items()}
+    pictures = read(queries, ["payments", "bare"], [found | {"first_seen": at(60), "last_seen": at(120)}])
+    assert set(pictures.recent) == {"payments"}
+    recent = pictures.recent["payments"]
+    assert recent.span == Span(BEGIN, day)
+    assert recent.terms == [(at(-60), 1)]
+    assert recent.outages == {3: [Span(at(60), day, "crashed")]}
+    assert recent.brokers == 3
+    quarters = {what: [n for n, count in enumerate(counts) if count] for what, counts in recent.counts.items()}
     assert quarters == {"ISR shrinks": [4], "ISR expansions": [8], "Elections": [4], "Reassignments": [0, 1]}
-    assert night.out_of_sync == {3: {at(60): 1, at(120): 1}}
+    assert recent.out_of_sync == {3: {at(60): 1, at(120): 1}}
     strip = pictures.strips["f"]
     assert [(step.leader, step.isr) for step in strip.steps] == [(3, (3, 1)), (1, (1,)), (1, (1, 3))]
     assert strip.steps[0].span.since == at(45)

@@ -87,7 +87,7 @@ def test_a_long_answer_is_shown_in_the_pager(command: str, audited: Path, tmp_pa
     assert len(kept.read_text().splitlines()) >= ROWS
 
 
-def test_what_fits_the_terminal_needs_no_pager(audited: Path, tmp_path: Path) -> None:
+def test_text_that_fits_the_terminal_needs_no_pager(audited: Path, tmp_path: Path) -> None:
     script, kept = pager_in(tmp_path)
     code, received = on_a_terminal(["findings", "--tables", str(audited)], {"PAGER": str(script)}, rows=500)
     assert code == errors.CLEAN

@@ -9,7 +9,11 @@ import pytest
 from parsers.definitions import _columns_of_tables, name_problems
 from parsers.relations import output, problems, problems_of_modules, queries_of
 
-TABLES = {"events": frozenset({"cluster", "ts", "topic", "replicas"}), "nodes": frozenset({"cluster", "node"}), "made": None}
+TABLES = {
+    "events": frozenset({"cluster", "ts", "topic", "replicas"}),
+    "nodes": frozenset({"cluster", "node"}),
+    "registered": None,
+}
 JOBS = Path(__file__).parents[1] / "jobs"
 
 
@@ -67,7 +71,7 @@ def test_a_renamed_table_is_found(table: str) -> None:
         ("SELECT 1 FROM events e WHERE EXISTS (SELECT 1 FROM nodes n WHERE n.cluster = e.odd)", ["e has no column odd"]),
     ],
 )
-def test_what_is_not_there(sql: str, found: list[str]) -> None:
+def test_missing_tables_and_columns_are_found(sql: str, found: list[str]) -> None:
     assert problems(sql, TABLES) == found
 
 
@@ -76,23 +80,23 @@ def test_what_is_not_there(sql: str, found: list[str]) -> None:
     [
         "SELECT ts AS at FROM events ORDER BY at",
         "SELECT ts, explode(replicas) AS replica FROM events",
-        "SELECT transform(replicas, one -> one + 1) AS more FROM told_events",
-        "SELECT e.ts, m.whatever FROM events e JOIN made m USING (cluster)",
+        "SELECT transform(replicas, one -> one + 1) AS more FROM stored_events",
+        "SELECT e.ts, m.whatever FROM events e JOIN registered m USING (cluster)",
         "SELECT topic, count(*) AS n FROM events GROUP BY topic HAVING n > 1",
         "SELECT 1 FROM events e WHERE EXISTS (SELECT 1 FROM nodes n WHERE n.cluster = e.cluster AND node = 1)",
         "SELECT inline(array(struct(ts))) FROM events",
     ],
 )
-def test_what_is_there(sql: str) -> None:
+def test_sound_queries_have_no_problem(sql: str) -> None:
     assert problems(sql, TABLES) == []
 
 
 def test_output() -> None:
     assert output("SELECT *, 1 AS more FROM nodes", TABLES) == {"cluster", "node", "more"}
-    assert output("SELECT * FROM made", TABLES) is None
+    assert output("SELECT * FROM registered", TABLES) is None
 
 
 def test_places_in_python() -> None:
     source = "x = 1\nq = f'SELECT odd, {x} FROM events WHERE {x} AND topic = {x!r}'"
     assert problems_of_modules({"jobs/a.py": source}, TABLES) == (["jobs/a.py:2: events has no column odd"], [])
-    assert problems_of_modules({"jobs/a.py": "q = f'SELECT {x} FROM told_{table} GROUP BY cluster'"}, TABLES) == ([], [])
+    assert problems_of_modules({"jobs/a.py": "q = f'SELECT {x} FROM stored_{table} GROUP BY cluster'"}, TABLES) == ([], [])

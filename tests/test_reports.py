@@ -62,7 +62,7 @@ def test_a_report_forges_no_record(name: str, quoted: str) -> None:
     assert len(records) == 5
 
 
-def test_a_line_that_a_record_holds_begins_no_record() -> None:
+def test_a_line_inside_of_a_record_begins_no_record() -> None:
     """Strings of one record each, most with further lines: one that looks like a header is a part of the message."""
     events = [json.dumps({"message": f"{line}\n{FORGED}" if number % 2 else line}) for number, line in enumerate([LINE] * 8)]
     _, records = read(events)
@@ -131,7 +131,7 @@ def test_a_number_is_a_level_only_beside_the_keys_of_gelf(hostile: dict[str, obj
     ],
     ids=["RTF", "HTML", "HTML with other lines", "Python"],
 )
-def test_what_has_no_lines_is_named_with_the_cure(content: str, why: str, tmp_path: Path) -> None:
+def test_files_without_lines_are_named_with_a_remedy(content: str, why: str, tmp_path: Path) -> None:
     """Nothing of it is read: most of it would be lost, or pass for another statement."""
     file, found = rows(tmp_path / "report", content)
     assert (file.kind, found) == ("unreadable", [])
@@ -147,7 +147,7 @@ def test_the_cure_for_html_gives_the_log(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("text", ["'a' + 'b'", "['a'", "('a', b)", r"'\d'", "'\\x'", "[" * 5000 + "'a'", "'a'x", "b'é'", "{'a'}"])
-def test_what_python_does_not_print_is_no_string(text: str) -> None:
+def test_text_that_python_does_not_print_is_no_string(text: str) -> None:
     """Nothing is computed, and nothing is said on standard error."""
     assert _object(text) is None
 
@@ -158,7 +158,7 @@ def test_what_python_does_not_print_is_no_string(text: str) -> None:
         st.text() | st.none() | st.booleans() | st.integers(), lambda some: st.lists(some) | st.dictionaries(st.text(), some)
     )
 )
-def test_what_python_prints_is_read_as_json(content: object) -> None:
+def test_python_literals_are_read_as_json(content: object) -> None:
     if isinstance(content, str | list | dict):
         assert _object(repr(content)) == content or not content
 
@@ -183,7 +183,7 @@ def test_a_log_in_any_json_gives_its_events(shape: list[str | int], is_pretty: b
 
 
 def test_lines_that_a_terminal_has_filled_with_blanks(tmp_path: Path) -> None:
-    """Blanks that a line ended with cannot be told from them."""
+    """Blanks at the end of a line look the same as padding."""
     _, wanted = rows(tmp_path / "plain.log", "\n".join(line.rstrip(" ") for line in PLAIN) + "\n")
     _, found = rows(tmp_path / "report", "\n".join(line.ljust(200) for line in PLAIN) + "\n")
     assert found == wanted

@@ -75,8 +75,8 @@ def run(root: Path, clusters: dict[str, Path], tables: Path, rules: RuleSet, eng
         return main(["audit", "--config", str(config), "--tables", str(tables), "--engine", engine])
 
 
-def told(tables: Path) -> dict[Any, list[str]]:
-    """The rows of all tables that are fixed, and the findings that are not resolved."""
+def stored_rows(tables: Path) -> dict[Any, list[str]]:
+    """Return the rows of the tables, and the unresolved findings, without columns that differ between runs."""
     found: dict[Any, list[str]] = dict(rows_by_table(tables))
     for row in rows_of(tables, "findings"):
         if row["status"] != "resolved":
@@ -97,7 +97,7 @@ def unlike(got: dict[Any, list[str]], expected: dict[Any, list[str]]) -> dict[An
 def first_run(clusters: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> dict[Any, list[str]]:
     root = tmp_path_factory.mktemp("first")
     assert run(root, clusters, root / "tables", built_in()) in TOLD
-    return told(root / "tables")
+    return stored_rows(root / "tables")
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -111,10 +111,10 @@ def test_other_rules_give_the_tables_of_a_first_run(
     capsys.readouterr()
     assert run(tmp_path, clusters, tables, built_in()) in TOLD
     assert "The rules have changed: " in capsys.readouterr().out
-    assert unlike(told(tables), first_run) == {}
+    assert unlike(stored_rows(tables), first_run) == {}
     assert run(tmp_path, clusters, tables, built_in()) in TOLD
     assert "The rules have changed" not in capsys.readouterr().out
-    assert unlike(told(tables), first_run) == {}
+    assert unlike(stored_rows(tables), first_run) == {}
 
 
 def test_fewer_rules_give_the_tables_of_a_first_run(clusters: dict[str, Path], tmp_path: Path) -> None:
@@ -123,7 +123,7 @@ def test_fewer_rules_give_the_tables_of_a_first_run(clusters: dict[str, Path], t
     for rules in (built_in(), fewer):
         run(tmp_path, clusters, tmp_path / "tables", rules)
     run(tmp_path, clusters, tmp_path / "expected", fewer)
-    assert unlike(told(tmp_path / "tables"), told(tmp_path / "expected")) == {}
+    assert unlike(stored_rows(tmp_path / "tables"), stored_rows(tmp_path / "expected")) == {}
 
 
 def power_cut(*_: object, **__: object) -> None:
@@ -153,7 +153,7 @@ def test_an_interrupted_run_is_completed(
             patched.setattr(updates, "_write", power_cut)
         assert run(tmp_path, clusters, tables, built_in()) == errors.INTERNAL
     assert run(tmp_path, clusters, tables, built_in()) in TOLD
-    assert unlike(told(tables), first_run) == {}
+    assert unlike(stored_rows(tables), first_run) == {}
 
 
 def test_clusters_that_are_not_given_are_rebuilt_too(
@@ -169,7 +169,7 @@ def test_clusters_that_are_not_given_are_rebuilt_too(
     capsys.readouterr()
     assert run(tmp_path, {one: clusters[one]}, tables, built_in()) in TOLD
     assert "rebuild other clusters" in capsys.readouterr().err
-    derived = {key: rows for key, rows in told(tables).items() if key[1] != "findings"}
+    derived = {key: rows for key, rows in stored_rows(tables).items() if key[1] != "findings"}
     assert unlike(derived, {key: rows for key, rows in first_run.items() if key[1] != "findings"}) == {}
 
 
@@ -192,11 +192,11 @@ def test_logs_of_loggers_that_were_out_of_scope_are_asked_for(
     capsys.readouterr()
     run(tmp_path, {"others": empty}, tables, built_in())
     said = capsys.readouterr().out
-    assert " records of loggers that rules are about now (kafka." in said
-    assert "were counted and not stored: give their logs again." in said
+    assert " records of loggers that are in scope now (kafka." in said
+    assert "were not stored: give their logs again." in said
     run(tmp_path, some, tables, built_in())
     assert not any(row["logger"] == "kafka.controller.KafkaController" for row in rows_of(tables, "passed_over"))
-    mine = {key: rows for key, rows in told(tables).items() if key[0] == one}
+    mine = {key: rows for key, rows in stored_rows(tables).items() if key[0] == one}
     assert unlike(mine, {key: rows for key, rows in first_run.items() if key[0] == one}) == {}
 
 
@@ -210,7 +210,7 @@ def test_spark_applies_other_rules_as_well(
         patched.setattr(Store, "_merge_changes", power_cut)
         assert run(tmp_path, clusters, tables, built_in(), "spark") == errors.INTERNAL
     assert run(tmp_path, clusters, tables, built_in(), "spark") in TOLD
-    assert unlike(told(tables), first_run) == {}
+    assert unlike(stored_rows(tables), first_run) == {}
 
 
 def sorted_rows(rows: pa.Table) -> list[dict[str, Any]]:
@@ -244,7 +244,7 @@ def test_a_record_is_read_again_out_of_its_envelope(name: str, tmp_path: Path) -
     assert not list(rereading.changes(again.to_batches(), built_in()))
 
 
-def test_what_a_change_of_rules_concerns() -> None:
+def test_event_types_that_a_change_of_rules_concerns() -> None:
     before = rereading.versions(built_in())
     assert rereading.concerned(before, built_in()) == set()
     rule = next(rule for rule in built_in().rules if rule.name == "replica_state_changed")

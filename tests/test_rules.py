@@ -1,4 +1,4 @@
-"""The rules: sound, told apart by the dispatch, and fast on whatever comes."""
+"""The rules are sound, distinguished by the dispatch, and fast on any text."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from samples import PARSER, SAMPLES, leaders_of
 from parsers.definitions import rule_problems
 from parsers.layouts import shapes
 from parsers.patterns import check_dialect, compiled
-from parsers.rules import RuleSet, Speaker, built_in
+from parsers.rules import LogIdentPattern, RuleSet, built_in
 
 MEGABYTE = 1024 * 1024
 # a pattern that is linear needs some 10 ms for a megabyte; one that is not needs hours
@@ -53,7 +53,7 @@ def test_lint_is_clean(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 @pytest.mark.parametrize("name", [rule.name for rule in RULESET.rules])
-def test_samples_give_what_they_say(name: str) -> None:
+def test_samples_give_their_values(name: str) -> None:
     for sample in (sample for sample in SAMPLES if sample.rule.name == name):
         events = PARSER.events(sample.record)
         assert [event["event_type"] for event in events] == [name] * len(sample.gives), sample.line
@@ -85,9 +85,9 @@ def test_names_are_unique() -> None:
     assert sorted(set(names)) == sorted(names)
 
 
-@pytest.mark.parametrize("speaker", RULESET.speakers, ids=lambda speaker: speaker.name)
-def test_dialect_of_speakers(speaker: Speaker) -> None:
-    check_dialect(speaker.pattern, speaker.name)
+@pytest.mark.parametrize("ident", RULESET.log_idents, ids=lambda ident: ident.name)
+def test_dialect_of_log_idents(ident: LogIdentPattern) -> None:
+    check_dialect(ident.pattern, ident.name)
 
 
 def test_dialect_of_rules_and_layouts() -> None:
@@ -126,7 +126,7 @@ def test_a_line_of_a_megabyte_is_no_trap(filler: str) -> None:
 
 
 @pytest.mark.parametrize("filler", FILLERS)
-def test_a_long_value_anywhere_is_no_trap(filler: str) -> None:
+def test_long_values_are_read_fast(filler: str) -> None:
     """At every place where a sample has a value: a pattern that is not linear needs seconds for 20,000 characters already."""
     slow = set()
     for sample in SAMPLES:

@@ -45,7 +45,7 @@ def all_readings(shared) -> list[Reading]:
 
 
 @pytest.mark.shared
-def test_there_are_statements_of_both_catalogues(all_readings):
+def test_both_catalogues_have_statements(all_readings):
     of = Counter(reading.rendering.statement.catalogue for reading in all_readings)
     assert of["zk"] > 1000
     assert of["broker"] > 1000

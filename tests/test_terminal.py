@@ -78,7 +78,7 @@ def test_colour_is_for_terminals_and_by_request(audited):
 def test_a_terminal_that_only_has_ascii_is_no_error(tmp_path):
     query = "SELECT 'caf\u00e9 \u2026 \u2192' AS text"
     done = run("sql", query, "--tables", tmp_path, PYTHONIOENCODING="ascii")
-    assert b"holds no tables" in done.stderr
+    assert b"has no tables" in done.stderr
     assert b"Traceback" not in done.stderr
     code = "from jobs import terminal; terminal.set_up(); print('\\u2026 caf\\xe9 \\u2192 \\udce9 \\u4e2d')"
     done = subprocess.run(
@@ -380,7 +380,7 @@ def test_moments_have_their_zone():
     assert moments.to_milliseconds(BEGAN.replace(tzinfo=UTC).astimezone(berlin)) == "2026-11-20 23:30:12.900"
 
 
-def test_a_span_is_as_long_as_its_ends_are_apart():
+def test_the_length_of_a_span():
     assert moments.span(BEGAN, BEGAN + timedelta(seconds=20.9)) == "2026-11-20 23:30:12 UTC to 23:30:33 UTC (21 s)"
     assert moments.span(BEGAN, BEGAN + timedelta(hours=2)) == "2026-11-20 23:30:12 UTC to 2026-11-21 01:30:12 UTC (2 h)"
     assert moments.span(BEGAN, None) == moments.span(BEGAN, BEGAN) == "at 2026-11-20 23:30:12 UTC"
@@ -399,7 +399,7 @@ def test_moments_are_put_into_words_in_one_place():
     assert [line for line in found if "dialect.py" not in line and "strptime" not in line] == []
 
 
-def test_the_rest_of_what_is_read_is_estimated(monkeypatch):
+def test_the_remaining_time_is_estimated(monkeypatch):
     progress.expect(1_000_000)
     progress.advance(250_000)
     assert progress._amount(0.5) == "25 %, 0.5 MB/s, 1 s left"

@@ -1,4 +1,4 @@
-"""Two runs over the same logs at the same time: no row of `events` stands twice, also where the lease on the tables fails."""
+"""Two runs over the same logs at the same time: no row of `events` is written twice, even where the lease on the tables fails."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def ids(tables: Path, table: str) -> Counter[tuple[Any, ...]]:
 
 
 def between(monkeypatch: pytest.MonkeyPatch, does: Callable[[str], None], table: str) -> None:
-    """Does something after a run has looked for copies, and before it appends."""
+    """Do something after a run has searched for duplicates and before it appends."""
 
     def before(append: Callable[..., Counter[str]]) -> Callable[..., Counter[str]]:
         def late(parsed: Any, store: Any, name: str, *given: Any) -> Counter[str]:
@@ -70,12 +70,12 @@ def between(monkeypatch: pytest.MonkeyPatch, does: Callable[[str], None], table:
 
         return late
 
-    for parsed in (events.Here, events.OnWorkers):
+    for parsed in (events.InProcess, events.OnWorkers):
         monkeypatch.setattr(parsed, "append", before(parsed.append))
 
 
 @pytest.mark.parametrize("table", ["events", "passed_over"])
-def test_what_another_run_appends_meanwhile_is_not_appended_again(
+def test_records_that_another_run_appends_meanwhile_are_not_appended_again(
     opened: Callable[[], Store], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, table: str
 ) -> None:
     first, second = opened(), opened()
@@ -96,7 +96,7 @@ def test_what_another_run_appends_meanwhile_is_not_appended_again(
     assert found["events"].keys() == set(zip(whole["record_id"].to_pylist(), whole["item"].to_pylist(), strict=True))
 
 
-def test_a_run_gives_up_where_others_append_without_end(
+def test_a_run_gives_up_where_others_append_endlessly(
     opened: Callable[[], Store], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store = opened()

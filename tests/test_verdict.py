@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Any
 
-from test_report import AT, finding, outcome, told
+from test_report import AT, finding, outcome, results_of
 
 from jobs.checking.harms import Harm
 from jobs.checking.ranking import worst_first
@@ -18,15 +18,15 @@ def said(*findings: dict[str, Any], clusters: tuple[str, ...] = ("payments",), *
     """Lines about clusters that have four partitions."""
     sizes = {"records": 9, "recognised": 8, "unrecognised": 1, "partitions": 4, "controller terms": 1}
     parts = {"counts": dict.fromkeys(clusters, sizes), "not_shown": {}, "proof": PROOF} | changes
-    return as_text(told(*findings, **parts), [outcome(cluster=name) for name in clusters], "the tables").split("\n")
+    return as_text(results_of(*findings, **parts), [outcome(cluster=name) for name in clusters], "the tables").split("\n")
 
 
-def test_a_finding_comes_with_its_proof_its_effects_and_what_to_do() -> None:
+def test_a_finding_has_proof_effects_and_advice() -> None:
     effects = [finding(severity="warning", title=f"Effect {n}", fingerprint=f"e{n}", caused_by="f") for n in range(5)]
-    assert said(finding(check_id="format_drift", title="Worded anew", advice="Explain the line."), *effects) == [
+    assert said(finding(check_id="format_drift", title="New words", advice="Explain the line."), *effects) == [
         "payments: 1 critical, 5 warnings",
         "  4 partitions, 1 controller term; 9 records, 8 recognised, 1 unrecognised",
-        "  [critical, new] Worded anew",
+        "  [critical, new] New words",
         "      Not over: at 2026-11-20 10:00:00 UTC.",
         "      No line shows that a partition was unavailable, at risk or lost.",
         "      orders-3 has no leader.",
@@ -41,7 +41,7 @@ def test_a_finding_comes_with_its_proof_its_effects_and_what_to_do() -> None:
     ]
 
 
-def test_what_needs_nobody_is_a_line_each() -> None:
+def test_infos_have_one_line_each() -> None:
     lines = said(*(finding(severity="info", title=f"To know {n}", fingerprint=str(n)) for n in range(5)))
     assert lines[2:] == [
         "  [info] To know 0",
@@ -61,7 +61,7 @@ def test_every_record_is_counted() -> None:
     assert said(counts=counts)[1] == "  12 records, 8 recognised, 1 drifted, 3 out of scope"
 
 
-def test_what_is_over_needs_nothing_done() -> None:
+def test_resolved_stories_have_no_advice() -> None:
     lines = said(finding(severity="warning", status="resolved"), finding(severity="info", status="resolved", fingerprint="i"))
     assert lines[0] == "payments: no findings"
     assert lines[2:4] == ["Resolved:", "  [warning] Partition without a leader: orders-3"]
@@ -82,7 +82,7 @@ def test_no_error_is_hidden() -> None:
     loss = {"severity": "error", "check_id": "unclean_election", "title": "Unclean", "first_seen": late, "fingerprint": "u"}
     minor = [finding(severity="warning", check_id="log_gap", title=f"Gap {n}", fingerprint=f"g{n}") for n in range(9)]
     infos = [finding(severity="info", check_id="blind_spot", title="Blind", fingerprint="i")]
-    # what the caller hands over is in the order of `gather`
+    # the caller passes findings in the order of `read`
     findings = sorted([*minor, *infos, *missed, finding(**loss)], key=worst_first)
     lines = [line for line in said(*findings) if line.startswith("  [") or line.startswith("  and")]
     assert lines == [
@@ -132,7 +132,7 @@ def test_a_warning_that_is_resolved_is_brief() -> None:
     assert any("All of it." in line for line in said(over | {"status": "open"}))
 
 
-def test_what_was_last_seen_before_the_logs_end_is_not_said_to_last() -> None:
+def test_a_story_last_seen_before_the_end_of_the_logs_is_not_ongoing() -> None:
     early = AT - timedelta(hours=2)
     once, at_times = finding(first_seen=early, last_seen=early), finding(first_seen=early, last_seen=early + timedelta(minutes=5))
     assert said(once)[3] == "      At 2026-11-20 08:00:00 UTC; the logs go on to 10:00:00 UTC."
@@ -144,9 +144,9 @@ def test_what_was_last_seen_before_the_logs_end_is_not_said_to_last() -> None:
 def test_the_harm_is_among_the_first_three_lines() -> None:
     until = AT + timedelta(seconds=260)
     lost = Harm("lost", 1, ("drill",), 1, AT, AT, records=27000)
-    gone = Harm("unavailable", 12, ("a", "b", "c"), 5, AT, until, longest_seconds=260.4)
+    unavailable = Harm("unavailable", 12, ("a", "b", "c"), 5, AT, until, longest_seconds=260.4)
     risk = Harm("at_risk", 2, ("a",), 1, AT, None, lasts=True, longest_seconds=90_000)
-    lines = said(finding(), harms={"f": [risk, gone, lost]})
+    lines = said(finding(), harms={"f": [risk, unavailable, lost]})
     assert lines[2:7] == [
         "  [critical, new] Partition without a leader: orders-3",
         "      Not over: at 2026-11-20 10:00:00 UTC.",
@@ -166,5 +166,5 @@ def test_errors_that_were_resolved_long_ago_are_counted() -> None:
     assert [line for line in lines if "Recent" in line] == [f"  [error] Recent {n}" for n in range(3)]
     assert sum("Old" in line for line in lines) == SHOWN
     assert "  and 4 more: kafka-audit findings --tables 'the tables'" in lines
-    this_run = as_text(told(*old), [outcome()], "t", run_id="r").split("\n")
+    this_run = as_text(results_of(*old), [outcome()], "t", run_id="r").split("\n")
     assert sum("Old" in line for line in this_run) == SHOWN + 4

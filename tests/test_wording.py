@@ -85,7 +85,7 @@ def test_a_wrong_template_costs_no_other_check_its_findings() -> None:
     assert failed.keys() == {"thread_died"}
 
 
-def test_a_smaller_claim_says_which_logs_are_missing() -> None:
+def test_a_weakened_claim_names_the_missing_logs() -> None:
     row = dict.fromkeys(("topic", "partition", "replica", "node", "first_seen", "last_seen"))
     row |= {
         "cluster": "c",

@@ -114,7 +114,7 @@ def harms_of(tables: Tables, rows: Sequence[Mapping[str, Any]]) -> dict[str, tup
         return harms.by_finding(findings, {}, now)
     database = queries.over(None, read.values())
     for name, table in read.items():
-        database.view(f"told_{name}", table)
+        database.view(f"stored_{name}", table)
     return harms.by_finding(findings, story_harms.of_stories(database, findings, now), now)
 
 

@@ -1,6 +1,6 @@
 """Which finding follows from which, by the rules of `schemas/causes.toml`. Pure.
 
-Two kinds alone prove nothing: cause and effect must concern the same broker, partition, topic or cluster, and their times must fit.
+A cause and its effect concern the same broker, partition, topic or cluster, and their times fit.
 """
 
 from collections import defaultdict
@@ -17,10 +17,10 @@ Subject = tuple[Any, ...]
 
 
 def with_causes(found: Sequence[Finding], subjects: Iterable[Mapping[str, Any]]) -> list[Finding]:
-    """Return the findings with `caused_by`, the fingerprint of the finding that each follows from; null where none is known.
+    """Return the findings with `caused_by`, the fingerprint of the cause; null: not known.
 
-    found: rows of `findings`, times with a zone or in UTC. subjects: rows of `finding_subjects`. A `caused_by` that names one of the findings
-    stays. No finding follows from itself, directly or through others.
+    found: rows of `findings`, times with a zone or in UTC. subjects: rows of `finding_subjects`. A `caused_by` that names one of `found`
+    is kept. No finding causes itself, directly or through others.
     """
     causes = {row["fingerprint"]: row["caused_by"] for row in found}
     causes = {name: cause if cause in causes else None for name, cause in causes.items()}
@@ -51,7 +51,7 @@ class _About:
                 self._partitions[row["fingerprint"]].add((row["topic"], row["partition"]))
 
     def subjects(self, row: Finding, kind: str) -> Iterator[Subject]:
-        """Yield each subject of a finding; two findings of one rule share one of these."""
+        """Yield the subjects of a finding; a rule joins two findings that share one."""
         if kind == "cluster":
             yield (row["cluster"],)
             return
@@ -84,7 +84,7 @@ def _fits(cause: Finding, effect: Finding, rule: schemas.CauseRule) -> bool:
     slack, gap = timedelta(seconds=rule.slack_seconds), timedelta(minutes=rule.gap_minutes)
     (begin, end), (since, until) = _span(cause), _span(effect)
     if cause["check_id"] == effect["check_id"]:
-        # the first of findings that begin together
+        # of findings that begin together, the first one is the cause
         return (begin, cause["fingerprint"]) < (since, effect["fingerprint"]) and since - begin <= gap
     if end + gap < since or until + timedelta(seconds=rule.clock_seconds) < begin:
         return False

@@ -1,4 +1,4 @@
-"""Findings: every check of `schemas/checks` is a query that returns the violating rows, with its proof."""
+"""Run the checks: queries of `schemas/checks` that return the violating rows with their proof."""
 
 import hashlib
 import json
@@ -29,10 +29,10 @@ AUDITED = (
     "events", "partition_timeline", "replica_timeline", "reassignments", "topic_deletions", "controllers", "discontinuities",
     "coverage", "broker_outages", "topic_assignments", "broker_load", "durability", "checkpoints", "partitions_now",
 )  # fmt: skip
-# columns that a check may have: each subject of its findings, and the outage that they follow from (node null: of all brokers)
+# optional columns of a check: the subjects of its findings, and the outage that caused them (node null: of all brokers)
 SUBJECTS = "ARRAY<STRUCT<topic: STRING, partition: INT, replica: INT, since: TIMESTAMP, until: TIMESTAMP>>"
 OUTAGE = "STRUCT<node: INT, since: TIMESTAMP>"
-# columns of a violation that its text is made of
+# columns of a violation that its text is rendered from
 OF_WORDS = ("facts", "lacking", "unheard")
 # the checks that report outages; a violation that names an outage is caused by their finding
 OUTAGE_CHECKS = ("broker_down", "cluster_down")
@@ -57,36 +57,39 @@ def register(
     thresholds: Sequence[Threshold] = (),
     slos: Sequence[Slo] = (),
 ) -> None:
-    """The frames and functions (`schemas/functions`) that checks read.
+    """Register the views and functions (`schemas/functions`) that checks read.
 
-    audited_<table> (`updates.scope`), audited_partitions_now (`updates.partitions_now`), clocks, slos, legal_moves, leading, those of `fact_frames`
-    and of `schemas/facts`, partition_spells, losses.
+    Views: audited_<table> (`updates.scope`), audited_partitions_now (`updates.partitions_now`), clocks, slos, legal_moves, leading,
+    partition_spells, losses, those of `fact_frames` and of `schemas/facts`.
     """
     given = {table: audited[table] if table != "events" else _named_columns(audited[table]) for table in AUDITED}
     known = {f"audited_{table}": rows for table, rows in given.items()}
-    known |= {told.__name__: told(facts) for told in fact_frames.FRAMES}
+    known |= {frame.__name__: frame(facts) for frame in fact_frames.FRAMES}
     known |= {"clocks": clock_rows(clocks), "slos": slo_rows(slos), "legal_moves": _legal_moves()}
     known["leading"] = pa.table({"event_type": sorted(LEADING)})
     run_concurrently(*(partial(queries.view, name, rows) for name, rows in known.items()))
     for function in [one.sql for one in schemas.statements("functions")] + threshold_functions(thresholds):
         queries.function(function)
-    told: dict[str, Frame] = {}
+    fact_views: dict[str, Frame] = {}
     for fact in schemas.statements("facts"):  # sorted by name, because a later one reads an earlier one
-        told[fact.name] = queries.frame(fact.sql)
-        queries.view(fact.name, told[fact.name])
+        fact_views[fact.name] = queries.frame(fact.sql)
+        queries.view(fact.name, fact_views[fact.name])
     now = {clock.cluster: clock.now for clock in clocks}
-    queries.view("partition_spells", computed(partition_episodes(given, told, now, facts)))
-    queries.view("losses", computed(partition_losses(audited, told, facts)))
+    queries.view("partition_spells", computed(partition_episodes(given, fact_views, now, facts)))
+    queries.view("losses", computed(partition_losses(audited, fact_views, facts)))
 
 
 def _named_columns(events: Frame) -> Frame:
-    """Return events with only the columns that checks name: Spark analyses every column of a view at each mention."""
+    """Return events with only the columns that checks name.
+
+    Spark analyses every column of a view at each mention.
+    """
     named = {word for kind in ("facts", "checks") for one in schemas.statements(kind) for word in words(one.sql)}
     return select(events, *(name for name in schemas.columns("events") if name in named))
 
 
 def clock_rows(clocks: Iterable[Clock]) -> pa.Table:
-    """out: cluster, now, incarnation, kafka_version, version_number."""
+    """Return the view `clocks`: cluster, now, incarnation, kafka_version, version_number."""
     numbers = [None if one.kafka_version is None else schemas.version_number(one.kafka_version) for one in clocks]
     return pa.table(
         {
@@ -100,7 +103,7 @@ def clock_rows(clocks: Iterable[Clock]) -> pa.Table:
 
 
 def _legal_moves() -> pa.Table:
-    """out: machine, from_state, to_state, since: the number of a version."""
+    """Return the view `legal_moves`: machine, from_state, to_state, since (the number of a version)."""
     names = ("machine", "from_state", "to_state", "since")
     moves = ((one.machine, one.from_state, one.to_state, schemas.version_number(one.since)) for one in schemas.moves())
     return pa.table(list(zip(*moves, strict=True)), names=names)
@@ -122,8 +125,9 @@ def asked(
 
 
 def present(queries: Queries) -> set[str]:
-    """Return what exists of the names that a check may list in `only`: event types, kinds of episodes, states of replicas,
-    and those of INPUT_TABLES and INPUT_FACTS that have rows.
+    """Return the names in the data that a check may list in `only`.
+
+    They are event types, kinds of episodes, states of replicas, and those of INPUT_TABLES and INPUT_FACTS that have rows.
     """
     kinds = [
         "SELECT event_type AS kind FROM audited_events",
@@ -140,7 +144,10 @@ def present(queries: Queries) -> set[str]:
 
 
 def slo_rows(slos: Sequence[Slo]) -> pa.Table:
-    """The goals of audit.toml. out: number, clusters, topics: patterns, availability: percent, acks, days."""
+    """Return the goals of audit.toml.
+
+    Columns: number, clusters and topics (patterns), availability (percent), acks, days.
+    """
     rows = [
         {
             "number": number,
@@ -158,7 +165,7 @@ def slo_rows(slos: Sequence[Slo]) -> pa.Table:
 
 
 def threshold_functions(settings: Sequence[Threshold]) -> list[str]:
-    """Return the definition of a SQL function of (cluster, topic) for each threshold, with the values of audit.toml."""
+    """Return the definition of a SQL function of (cluster, topic) for each threshold of audit.toml."""
     return [
         f"CREATE OR REPLACE TEMPORARY FUNCTION {name}(cluster STRING, topic STRING) RETURNS INT RETURN "
         + threshold_sql(limit.default, [one for one in settings if one.name == name])
@@ -167,7 +174,10 @@ def threshold_functions(settings: Sequence[Threshold]) -> list[str]:
 
 
 def threshold_sql(default: int, settings: Sequence[Threshold]) -> str:
-    """Return the value of one threshold as an expression over cluster and topic; the last setting that matches counts."""
+    """Return the value of one threshold as an expression over cluster and topic.
+
+    The last setting that matches counts.
+    """
     value = str(default)
     for setting in settings:
         value = f"CASE WHEN {_all_match([('cluster', setting.cluster), ('topic', setting.topic)])} THEN {setting.value} ELSE {value} END"
@@ -175,7 +185,10 @@ def threshold_sql(default: int, settings: Sequence[Threshold]) -> str:
 
 
 def _all_match(globs: Iterable[tuple[str, str]]) -> str:
-    """Return the condition that columns match globs. It is never null: a null topic counts as an empty one."""
+    """Return the condition that columns match globs.
+
+    It is never null: a null topic counts as an empty one.
+    """
     tests = [
         f"coalesce(CAST({column} AS STRING), '') RLIKE {quoted(f'^(?s:{glob_pattern(glob)})$')}"
         for column, glob in globs
@@ -186,9 +199,10 @@ def _all_match(globs: Iterable[tuple[str, str]]) -> str:
 
 @dataclass(frozen=True)
 class Violations:
-    """The violations of checks now.
+    """The violations that the checks of one run return.
 
-    rows: the columns of `findings` less those of a run (`findings_life.OF_RUN`), plus ended BOOLEAN and subjects, less known_as. failed: check -> why it could not be run.
+    rows: the columns of `findings` without known_as and those of a run (`finding_lifecycle.OF_RUN`), plus ended BOOLEAN and subjects.
+    failed: check -> why it could not be run.
     """
 
     rows: list[dict[str, Any]]
@@ -198,7 +212,8 @@ class Violations:
 def violations(queries: Queries, given: Collection[str] = ()) -> Violations:
     """Run the checks; a failed check does not affect the others.
 
-    given: the names that `present` returns, and of metadata_log, cluster_ids, slos. A check with `only` runs where one of its names is given.
+    given: the names that `present` returns, and those of metadata_log, cluster_ids, slos that exist. A check with `only` runs if one of its
+    names is given.
     """
     active = _with_candidates(queries, [check for check in schemas.statements("checks") if _is_given(check, given)])
     failed: dict[str, str] = {}
@@ -218,7 +233,10 @@ def violations(queries: Queries, given: Collection[str] = ()) -> Violations:
 
 
 def _in_order(queries: Queries, found: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return the rows with their evidence in the order of its time stamps. Records without one are last; ties keep the order of the query."""
+    """Return the rows with their evidence sorted by time stamp.
+
+    Records without one are last, equal ones keep their order.
+    """
     ids = sorted({record_id for row in found for record_id in row["evidence"] or () if record_id is not None})
     if not ids:
         return found
@@ -246,7 +264,10 @@ def _modes(queries: Queries) -> dict[str, dict[str, Any]]:
 def _in_words(
     found: Sequence[Mapping[str, Any]], modes: Mapping[str, Mapping[str, Any]], failed: dict[str, str]
 ) -> list[dict[str, Any]]:
-    """Return the rows with title, detail and advice in the place of their facts; `failed` is given the checks whose templates do not fit."""
+    """Return the rows with title, detail and advice instead of their facts.
+
+    Adds to `failed` each check whose templates do not fit its facts.
+    """
     done = []
     for row in found:
         words = wording.wordings()[row["check_id"]]
@@ -263,16 +284,19 @@ def _in_words(
 
 
 def _with_causes(found: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Return the rows with caused_by, the fingerprint of the finding that reports their outage, in the place of the outage."""
+    """Return the rows with `caused_by` instead of `outage`.
+
+    caused_by: the fingerprint of the finding that reports the outage.
+    """
     outages = {
         _outage(row, row["node"], row["first_seen"]): row["fingerprint"] for row in found if row["check_id"] in OUTAGE_CHECKS
     }
-    told = []
+    caused = []
     for row in found:
         outage = row["outage"]
         cause = outages.get(_outage(row, outage["node"], outage["since"])) if outage and outage["since"] is not None else None
-        told.append({name: value for name, value in row.items() if name != "outage"} | {"caused_by": cause})
-    return told
+        caused.append({name: value for name, value in row.items() if name != "outage"} | {"caused_by": cause})
+    return caused
 
 
 def _outage(row: Mapping[str, Any], node: int | None, since: datetime) -> tuple[Any, ...]:
@@ -285,7 +309,10 @@ def _is_given(check: schemas.Statement, given: Collection[str]) -> bool:
 
 
 def _with_candidates(queries: Queries, checks: Sequence[schemas.Statement]) -> list[schemas.Statement]:
-    """Return the checks without those that cannot find anything, because the part of their query called `candidates` has no rows."""
+    """Return the checks whose `candidates` have rows.
+
+    `candidates` names a CTE of the query; without rows in it a check cannot find anything.
+    """
     asked = [
         f"(SELECT {quoted(check.name)} AS name FROM (\n{check.part(part)}\n) LIMIT 1)"
         for check in checks
@@ -296,12 +323,15 @@ def _with_candidates(queries: Queries, checks: Sequence[schemas.Statement]) -> l
     try:
         found = {row["name"] for row in queries.rows(*asked)}
     except FAILED:
-        return list(checks)  # a query that fails is reported when the check runs
+        return list(checks)  # a query that fails is reported when its check runs
     return [check for check in checks if check.name in found or not check.listed("candidates")]
 
 
 def _select(check: schemas.Statement) -> str:
-    """Return a check's query with the columns that all have. Conclusions without the logs that could disprove them are dropped or weakened."""
+    """Return a check's query with the columns of every check.
+
+    A conclusion is dropped or weakened where the logs that could disprove it are missing.
+    """
     name = quoted(check.name)
     needs, coverage = check.needs, schemas.coverage()
     severity, lacking, unheard, source, only = "r.severity", "CAST(NULL AS STRING)", "CAST(NULL AS ARRAY<INT>)", "", ""
@@ -337,5 +367,5 @@ def _facts(check: schemas.Statement) -> str:
 
 
 def _also(check: schemas.Statement, column: str, kind: str) -> str:
-    """Return an optional column of a check, whose header names those that it has."""
+    """Return an optional column of a check, null where its header does not name it under `also`."""
     return f"CAST({f'r.{column}' if column in check.listed('also') else 'NULL'} AS {kind}) AS {column}"

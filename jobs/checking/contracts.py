@@ -1,7 +1,7 @@
 """Contracts of the tables beyond what Delta enforces, and the command `contracts`.
 
-`schemas/contracts` defines it once. On Spark Great Expectations validates it (`jobs.checking.expectations`). The local engine evaluates the same rules
-as SQL, because importing Great Expectations takes 4 s of processor time.
+`schemas/contracts` defines them. On Spark, Great Expectations validates them (`jobs.checking.expectations`). The local engine evaluates
+the same rules as SQL, because importing Great Expectations takes 4 s of processor time.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ if TYPE_CHECKING:
     from jobs.engine.queries import Queries
     from jobs.engine.rows import Frame
 
-# kinds of rules; the last ones are not enforced by Delta when Spark writes
+# kinds of rules, and those that Delta does not enforce when Spark writes
 KINDS = ("required", "values", "key", "rows")
 NOT_ENFORCED = ("values", "key", "rows")
-# violated rules that a message names
+# most violated rules that a message names
 SHOWN = 20
-# characters of a value in a message
+# most characters of a value in a message
 SHOWN_CHARACTERS = 120
 
 EXAMPLES = """\
@@ -38,7 +38,7 @@ examples:
   kafka-audit contracts --tables /data/audit --data-docs /var/www/audit-docs
 
 exit codes:
-  0 all rules hold   2 wrong usage, no tables   70 a rule is violated
+  0 all rules pass   2 wrong usage, no tables   70 a rule is violated
 """
 
 
@@ -47,7 +47,8 @@ class Rule:
     """One rule of a table.
 
     kind: one of KINDS: a column is never null, it has one of some values, no two rows share a key, or a query finds no row.
-    violations: a query for the rows that violate it, over {batch} and {any_table}. condition: what holds for such a row, if that needs no other.
+    violations: a query over {batch} and {any_table} for the rows that violate it. condition: true for such a row; empty where a rule compares
+    several rows.
     """
 
     table: str
@@ -61,7 +62,10 @@ class Rule:
 
 @dataclass(frozen=True)
 class Violation:
-    """A violated rule. rows: number of violating rows; sample: the columns that name one of them, as text, without nulls."""
+    """A violated rule.
+
+    rows: number of violating rows; sample: the columns that name one of them, as text, without nulls.
+    """
 
     table: str
     rule: str
@@ -69,7 +73,7 @@ class Violation:
     sample: Mapping[str, str]
 
     def sentence(self) -> str:
-        """The violation for people."""
+        """Return the violation as a message says it."""
         named = ", ".join(f"{name}={visible(value)[:SHOWN_CHARACTERS]}" for name, value in self.sample.items())
         verb = "violates" if self.rows == 1 else "violate"
         return f"{self.table}: {counted(self.rows, 'row')} {verb} '{self.rule}', for example {named or 'one of nulls'}"
@@ -92,15 +96,15 @@ def rules_of(table: str) -> tuple[Rule, ...]:
     if keys := contract.key:
         words = f"no two rows have the same {' and '.join(keys)}"
         named = ", ".join(f"`{column}`" for column in keys)
-        copies = f"SELECT {named}, explode(sequence(1, copies)) AS copy FROM (SELECT {named}, count(*) AS copies FROM {{batch}} GROUP BY {named} HAVING count(*) > 1)"
-        found.append(Rule(table, "key", words, keys, keys, copies))
+        duplicates = f"SELECT {named}, explode(sequence(1, duplicates)) AS duplicate FROM (SELECT {named}, count(*) AS duplicates FROM {{batch}} GROUP BY {named} HAVING count(*) > 1)"
+        found.append(Rule(table, "key", words, keys, keys, duplicates))
     for rule in contract.rules:
         found.append(Rule(table, "rows", rule.words, (), (*shown, *rule.shows), rule.violations))
     return tuple(found)
 
 
 def text_of(value: Any) -> str:
-    """A value as a message names it; moments without their zone, which is UTC."""
+    """Return a value as a message names it; moments lose their zone, which is UTC."""
     text = str(value)
     return text.removesuffix("+00:00").replace("T", " ") if text[4:5] == "-" and text[10:11] in ("T", " ") else text
 
@@ -128,7 +132,7 @@ def reads(tables: Collection[str]) -> set[str]:
 
 
 def register(queries: Queries, written: Mapping[str, Frame], whole: Mapping[str, Frame]) -> None:
-    """Register the rows that are validated, and those that their rules read, under the names that `as_sql` uses."""
+    """Register the validated rows, and those that their rules read, under the names of `as_sql`."""
     for table in reads(written):
         queries.view(_whole(table), whole[table])
     for table, rows in written.items():
@@ -136,7 +140,7 @@ def register(queries: Queries, written: Mapping[str, Frame], whole: Mapping[str,
 
 
 def as_sql(violations: str, table: str) -> str:
-    """A query of a rule over registered rows."""
+    """Return the query of a rule over registered rows."""
     return violations.format(batch=_view(table), **{other: _whole(other) for other in schemas.contracts()})
 
 
@@ -169,9 +173,9 @@ def violations(queries: Queries, rules: Sequence[Rule]) -> list[Violation]:
 
 
 def validate(queries: Queries, written: Mapping[str, Frame], whole: Mapping[str, Frame]) -> int:
-    """Validate rows by SQL. written: table -> rows; whole: all rows of tables that their rules read. Returns the number of rules.
+    """Validate rows by SQL and return the number of rules.
 
-    Raises ContractError, which names the violated rules.
+    written: table -> rows. whole: all rows of tables that their rules read. Raises ContractError, which names the violated rules.
     """
     register(queries, written, whole)
     rules = [rule for table in written for rule in rules_of(table)]
@@ -191,7 +195,7 @@ def raise_for(found: Sequence[Violation]) -> None:
 
 
 def add_arguments(commands: Any) -> None:
-    """Adds `contracts` to the command line."""
+    """Add `contracts` to the command line."""
     command = add_command(
         commands, "contracts", run, "--tables", summary="validate the tables with Great Expectations", examples=EXAMPLES
     )
@@ -199,7 +203,7 @@ def add_arguments(commands: Any) -> None:
 
 
 def add_data_docs(command: Any) -> None:
-    """Adds --data-docs to a command that validates tables."""
+    """Add --data-docs to a command that validates tables."""
     command.add_argument(
         "--data-docs",
         type=Path,
@@ -209,18 +213,18 @@ def add_data_docs(command: Any) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """The command `contracts`; no table is changed."""
+    """Run the command `contracts`, which changes no table."""
     from jobs import engine
     from jobs.checking import expectations
 
     names = list(schemas.contracts())
     tables = engine.opened(options.tables, names=names)
-    there = [name for name in names if tables.has(name)]
-    if not there:
+    present = [name for name in names if tables.has(name)]
+    if not present:
         raise UsageError(f"There are no tables under {options.tables}. Run `kafka-audit audit` first")
     suites = expectations.Suites(options.data_docs)
-    found = suites.of_tables(tables, there)
+    found = suites.of_tables(tables, present)
     suites.write_docs()
     raise_for(found)
-    print(f"{counted(suites.count, 'rule')} hold in {counted(len(there), 'table')}")
+    print(f"{counted(suites.count, 'contract')} of {counted(len(present), 'table')} passed")
     return errors.CLEAN

@@ -1,8 +1,8 @@
 """Great Expectations over the tables: one suite per table, from the definition in `schemas/contracts`.
 
-Over Spark's frames its Spark engine validates. Over the tables of the command `contracts` its pandas engine does, with the columns that
-expectations are about. The engine that reads the tables answers rules that are SQL, so that no whole table is in memory.
-A JVM does not start any more in a process in which it has done so: the command, and a run of the local engine, start none.
+Its Spark engine validates Spark's frames. Its pandas engine validates the tables of the command `contracts`; it is given only the columns
+that expectations name. The engine that reads the tables evaluates rules that are SQL, so that no whole table is in memory.
+No JVM can start in a process in which the pandas engine has validated. The command and a run of the local engine start none.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from jobs.errors import ContractError, UsageError
 
 # runs a rule's query, with {batch} in it, and returns the rows
 Asked = Callable[[str], list[dict[str, Any]]]
-# answers the queries over the rows that the pandas engine validates now
+# runs the queries over the rows that the pandas engine validates now
 _asked: ContextVar[Asked] = ContextVar("asked")
 _loading = threading.Lock()
 # number of violating rows that Great Expectations returns for a query
@@ -38,7 +38,7 @@ def _library() -> Any:
 
 @cache
 def _loaded() -> Any:
-    """Return the same, without its notes on the console, and with SQL rules over pandas' rows."""
+    """Import Great Expectations without its console notes, and let it run SQL rules over pandas' rows."""
     logging.getLogger("great_expectations").setLevel(logging.ERROR)
     warnings.filterwarnings("ignore", module="great_expectations")
     import great_expectations as gx
@@ -76,12 +76,12 @@ def preload() -> None:
 
 
 class Suites:
-    """One validation of some tables; it may be made of several parts."""
+    """The validation of some tables, in one or several parts."""
 
     def __init__(self, docs: Path | None = None, kinds: Collection[str] = contracts.KINDS) -> None:
-        """docs: the folder that `write_docs` writes to. kinds: of rules that are validated, one suite per table that has any."""
+        """docs: the folder that `write_docs` writes to. kinds: of the rules that are validated."""
         self._gx = _library()
-        # two threads that import one of its modules at once get half of it
+        # two threads that import this module at once get it half loaded
         from great_expectations.data_context.types.base import ProgressBarsConfig
 
         self._docs, self._kinds = docs, kinds
@@ -89,9 +89,9 @@ class Suites:
         self._context.variables.progress_bars = ProgressBarsConfig(globally=False)
         if docs is not None:
             self._context.add_data_docs_site("tables", _site(docs))
-        # rules that were evaluated
+        # number of evaluated rules
         self.count = 0
-        # number of suites so far: each needs another name
+        # number of suites so far, because each needs a name of its own
         self._parts = 0
 
     def of_frames(self, spark: Any, written: Mapping[str, Any], whole: Mapping[str, Any]) -> list[Violation]:
@@ -108,7 +108,7 @@ class Suites:
         return found
 
     def of_rows(self, queries: Any, written: Mapping[str, Any], whole: Mapping[str, Any]) -> list[Violation]:
-        """Validate rows of the local engine; `queries` answers the rules that are SQL."""
+        """Validate rows of the local engine; `queries` runs the rules that are SQL."""
         from jobs.engine.rows import select, to_table
 
         contracts.register(queries, written, whole)
@@ -139,14 +139,17 @@ class Suites:
         return self._validated(source, table, rows.to_pandas(integer_object_nulls=True), lambda query: query)
 
     def _validated(self, source: Any, table: str, rows: Any, named: Callable[[str], str]) -> list[Violation]:
-        """named: placeholders of a query -> names of views; Great Expectations replaces {batch}."""
+        """Validate the rows of one table.
+
+        named: replaces a query's placeholders except {batch} by names of views.
+        """
         rules = [rule for rule in rules_of(table) if rule.kind in self._kinds]
         if not rules:
             return []
         asset = source.add_dataframe_asset(table).add_batch_definition_whole_dataframe("all rows")
 
         def outcomes(name: str, some: Sequence[Rule], result_format: Mapping[str, Any]) -> dict[str, Any]:
-            """Words of a rule -> Great Expectations' result."""
+            """Return rule (its words) -> Great Expectations' result."""
             suite = self._gx.ExpectationSuite(name=name, expectations=[_expectation(rule, named) for rule in some])
             suite = self._context.suites.add(suite)
             definition = self._gx.ValidationDefinition(name=name, data=asset, suite=suite)
@@ -163,14 +166,17 @@ class Suites:
         failed = [rule for rule in rules if not whole[rule.words].success]
         if not failed:
             return []
-        # a second time, for the rows
+        # the second validation returns the violating rows
         shown = dict.fromkeys(column for rule in failed if rule.kind != "rows" for column in rule.shown)
         complete = {"result_format": "COMPLETE", "unexpected_index_column_names": list(shown)}
         again = outcomes(f"{table} {self._parts}: violations", failed, complete)
         return [_violation(rule, again[rule.words].result) for rule in failed]
 
     def write_docs(self) -> None:
-        """Write the Data Docs of all validations, if a folder is given. Raises UsageError where they cannot be written."""
+        """Write the Data Docs of all validations, if a folder is given.
+
+        Raises UsageError where they cannot be written.
+        """
         if self._docs is None:
             return
         try:
@@ -190,7 +196,7 @@ def _site(folder: Path) -> dict[str, Any]:
 
 
 def _columns(table: str) -> list[str]:
-    """The columns that expectations about a table read."""
+    """Return the columns that the expectations of a table read."""
     return list(
         dict.fromkeys(column for rule in rules_of(table) if rule.kind != "rows" for column in (*rule.shown, *rule.columns))
     )
@@ -208,21 +214,21 @@ def _expectation(rule: Rule, named: Callable[[str], str]) -> Any:
 
     import schemas
 
-    told: Any = {"meta": {"rule": rule.words}, "description": rule.words}
+    texts: Any = {"meta": {"rule": rule.words}, "description": rule.words}
     if rule.kind == "required":
-        return gxe.ExpectColumnValuesToNotBeNull(column=rule.columns[0], **told)
+        return gxe.ExpectColumnValuesToNotBeNull(column=rule.columns[0], **texts)
     if rule.kind == "values":
         allowed = list(schemas.contracts()[rule.table].values[rule.columns[0]])
-        return gxe.ExpectColumnValuesToBeInSet(column=rule.columns[0], value_set=allowed, **told)
+        return gxe.ExpectColumnValuesToBeInSet(column=rule.columns[0], value_set=allowed, **texts)
     if rule.kind == "key" and len(rule.columns) == 1:
-        return gxe.ExpectColumnValuesToBeUnique(column=rule.columns[0], **told)
+        return gxe.ExpectColumnValuesToBeUnique(column=rule.columns[0], **texts)
     if rule.kind == "key":
-        return gxe.ExpectCompoundColumnsToBeUnique(column_list=list(rule.columns), ignore_row_if="never", **told)
-    return gxe.UnexpectedRowsExpectation(unexpected_rows_query=named(rule.violations), **told)
+        return gxe.ExpectCompoundColumnsToBeUnique(column_list=list(rule.columns), ignore_row_if="never", **texts)
+    return gxe.UnexpectedRowsExpectation(unexpected_rows_query=named(rule.violations), **texts)
 
 
 def _refuse_errors(rule: Rule, outcome: Any) -> None:
-    """Raise ContractError where a rule could not be evaluated: Great Expectations returns that as one that failed."""
+    """Raise ContractError where a rule could not be evaluated; Great Expectations reports it as violated."""
     for error in [outcome.exception_info, *(v for v in outcome.exception_info.values() if isinstance(v, dict))]:
         if error.get("raised_exception"):
             why = str(error.get("exception_message")).splitlines()[0]
@@ -230,7 +236,7 @@ def _refuse_errors(rule: Rule, outcome: Any) -> None:
 
 
 def _violation(rule: Rule, result: Mapping[str, Any]) -> Violation:
-    """result: of an outcome, with the rows."""
+    """Return a violation. result: Great Expectations' result with the violating rows."""
     rows = result["details"]["unexpected_rows"] if rule.kind == "rows" else result.get("unexpected_index_list") or []
     samples = [sample_of(row, rule.shown) for row in rows]
     count = result["observed_value"] if rule.kind == "rows" else result["unexpected_count"]

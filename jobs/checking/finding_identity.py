@@ -1,8 +1,8 @@
-"""The identity of findings: which fingerprint one has, and which stored finding it continues. Plain Python.
+"""The identity of findings: their fingerprints, and which stored finding each continues. Plain Python.
 
-A fingerprint depends on what all logs together show: the check, its subject, and for checks of episodes the day on which the episode
-began. Late records may move the begin of an episode, join two or split one. A reported finding then continues under its new
-fingerprint; `known_as` keeps the one that people and sinks were given.
+A fingerprint depends on the check, its subject, and for checks of episodes the day on which the episode began. Late records may move
+the begin of an episode, join two episodes or split one. A reported finding then gets a new fingerprint; `known_as` keeps the one that
+people and sinks know.
 """
 
 import hashlib
@@ -15,27 +15,27 @@ from typing import Any
 import schemas
 
 Finding = dict[str, Any]
-# columns of the subject of a finding of an earlier version, which has no `thing`
+# subject of a finding that an earlier version wrote without `thing`
 SUBJECT = ("topic", "partition", "replica", "node")
 FIRST, LAST = datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC)
 
 
 def episodic() -> frozenset[str]:
-    """The checks whose findings are episodes: the same thing may be wrong several times."""
+    """Return the checks whose findings are episodes: the same thing may fail several times."""
     return frozenset(check.name for check in schemas.statements("checks") if "episodes" in check.header)
 
 
 def hashed(*parts: object) -> str:
-    """Return the SHA-256 of texts, without those that are null."""
+    """Return the SHA-256 of the parts that are not null."""
     return hashlib.sha256("|".join(str(part) for part in parts if part is not None).encode()).hexdigest()
 
 
 def identified(found: Iterable[Finding]) -> list[Finding]:
-    """The findings with `fingerprint`. found: rows of `findings` with `thing`.
+    """Return the findings with `fingerprint`. found: rows of `findings` with `thing`.
 
-    The newest episode of one thing and day has the fingerprint of thing and day. New records of that day do not change it, and the
-    earlier episodes are not needed to find it. The other episodes have a fingerprint of their begin. So have several findings of a check
-    without episodes about one thing: a check with too few columns to distinguish them must not stop a run.
+    The newest episode of one thing and day gets the hash of thing and day. New records of that day do not change it, and no earlier
+    episode is needed to compute it. The other episodes are hashed with their begin. So are several findings of one thing where a check
+    has no episodes: a check whose columns do not distinguish its findings must not stop a run.
     """
     rows, episodes = list(found), episodic()
     together: dict[str, list[int]] = defaultdict(list)
@@ -66,7 +66,7 @@ def _age(row: Finding) -> tuple[datetime, datetime, list[str]]:
 
 
 def _own(fingerprint: str, row: Finding, taken: set[str]) -> str:
-    """Return a unique fingerprint, made of that of thing and day and of the begin."""
+    """Return a unique fingerprint, the hash of the shared one and the begin."""
     at = row["first_seen"]
     found = fingerprint
     while found == fingerprint or found in taken:
@@ -80,11 +80,11 @@ def _utc(at: datetime) -> datetime:
 
 
 @dataclass(frozen=True)
-class Continued:
-    """Found and stored findings, in which one thing has one fingerprint.
+class Matched:
+    """Found and stored findings; a found one and the stored one that it continues have one fingerprint.
 
-    found: with `known_as`. before: the stored rows; those that have another fingerprint now are marked `moved`. fingerprints: stored -> now, of
-    those.
+    found: with `known_as`. before: the stored rows; those whose fingerprint or begin changed are marked `moved`. fingerprints: stored -> new,
+    of the moved ones.
     """
 
     found: list[Finding]
@@ -92,11 +92,11 @@ class Continued:
     fingerprints: Mapping[str, str]
 
 
-def continued(found: Iterable[Finding], before: Iterable[Finding], begins: Mapping[str, datetime]) -> Continued:
-    """Find which stored finding each finding continues.
+def matched(found: Iterable[Finding], before: Iterable[Finding], begins: Mapping[str, datetime]) -> Matched:
+    """Match each finding with the stored finding that it continues.
 
-    found: `checks.violations`. before: rows of `findings` so far. begins: cluster -> begin of the rows that this run looks at; those of which
-    all is seen are left out.
+    found: `checks.violations`. before: the stored rows of `findings`. begins: cluster -> begin of the rows that this run reads; a cluster
+    whose rows are all read is left out.
     """
     rows, stored, episodes = list(found), list(before), episodic()
     pairs = dict(_pairs(rows, stored))
@@ -115,7 +115,7 @@ def continued(found: Iterable[Finding], before: Iterable[Finding], begins: Mappi
             name = _own(row["fingerprint"], row, given) if row["fingerprint"] in given else row["fingerprint"]
         rows[number] = row | {"known_as": None if name == row["fingerprint"] else name}
     now = {old: rows[number] for number, old in pairs.items()}
-    settled, moved = [], {}
+    renamed, moved = [], {}
     for number, row in enumerate(stored):
         fingerprint = row["fingerprint"]
         if number in now:
@@ -126,22 +126,22 @@ def continued(found: Iterable[Finding], before: Iterable[Finding], begins: Mappi
         if number in now and row["check_id"] in episodes:
             begin = now[number]["first_seen"]
         if (fingerprint, begin) == (row["fingerprint"], row["first_seen"]):
-            settled.append(row)
+            renamed.append(row)
             continue
         moved[row["fingerprint"]] = fingerprint
         name = known_as(row)
         is_known_as = {"fingerprint": fingerprint, "known_as": None if name == fingerprint else name}
-        settled.append(row | is_known_as | {"first_seen": begin, "moved": True})
-    return Continued(rows, settled, moved)
+        renamed.append(row | is_known_as | {"first_seen": begin, "moved": True})
+    return Matched(rows, renamed, moved)
 
 
 def known_as(row: Mapping[str, Any]) -> str:
-    """The fingerprint of a finding that people and sinks were given: no two findings have the same."""
+    """Return the unique fingerprint under which people and sinks know a finding."""
     return str(row.get("known_as") or row["fingerprint"])
 
 
 def _with_its_begin(row: Finding, old: Finding, begins: Mapping[str, datetime]) -> Finding:
-    """Give a finding whose begin is not read in this run its stored begin."""
+    """Return the finding with its stored begin, where this run did not read its begin."""
     since, first = begins.get(row["cluster"]), old["first_seen"]
     if since is None or first is None or row["first_seen"] is None or not _utc(first) < _utc(since) < _utc(row["first_seen"]):
         return row
@@ -149,7 +149,7 @@ def _with_its_begin(row: Finding, old: Finding, begins: Mapping[str, datetime]) 
 
 
 def _pairs(rows: Sequence[Finding], stored: Sequence[Finding]) -> Iterator[tuple[int, int]]:
-    """(number of a finding, number of the stored one that it continues), each at most once."""
+    """Yield (number of a finding, number of the stored one that it continues), each at most once."""
     episodes = episodic()
     marked: dict[tuple[Any, ...], set[int]] = defaultdict(set)
     for number, old in enumerate(stored):
@@ -180,10 +180,11 @@ def _marks(row: Finding) -> Iterator[tuple[Any, ...]]:
 
 
 def _likeness(row: Finding, old: Finding, *, is_episode: bool) -> tuple[int, int, int, int, timedelta] | None:
-    """Return how likely two findings of one check are the same one; None: they are two.
+    """Return how likely a found and a stored finding of one check are the same one.
 
-    Findings of a check without episodes share a fingerprint. Others are about the same thing at the same time. Or the thing has got another
-    description, such as a new cause or another number of the incarnation: then one record proves both.
+    None where they are not.
+    Findings of a check without episodes are the same if their fingerprints are. Others are if they concern the same thing at the same
+    time, or if they overlap and share a record. The latter covers a thing whose description changed, such as its cause or incarnation.
     """
     if not is_episode and row["fingerprint"] == old["fingerprint"]:
         return 3, 0, 0, 0, timedelta()
@@ -195,7 +196,7 @@ def _likeness(row: Finding, old: Finding, *, is_episode: bool) -> tuple[int, int
     is_same = is_episode and _is_about(row, old)
     if common < timedelta() or not (shared or is_same):
         return None
-    # where an open and a resolved finding become one that lasts, people know the open one
+    # an open and a resolved finding may become one that lasts; it continues the open one, which people know
     is_lasting = old["status"] == "resolved" and not row["ended"]
     return 2 if is_same else 1, int(not is_lasting), int(begin == old_begin), shared, common
 
@@ -209,6 +210,6 @@ def _is_about(row: Finding, old: Finding) -> bool:
 
 
 def _span(row: Finding) -> tuple[datetime, datetime]:
-    """Return first and last moment; without time stamps it covers all time."""
+    """Return the first and last moment of a finding; without time stamps it covers all time."""
     first, last = row["first_seen"], row["last_seen"]
     return FIRST if first is None else _utc(first), LAST if last is None else _utc(last)

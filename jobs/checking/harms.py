@@ -1,4 +1,4 @@
-"""The harm of a story to producers and consumers: lost, unavailable or at risk, how much and for how long. Pure.
+"""Describe the harm of a story to producers and consumers: lost, unavailable or at risk. Pure.
 
 A story is a finding without a known cause, with all findings that follow from it (`ranking.by_cause`).
 """
@@ -15,10 +15,10 @@ from schemas import SEVERITIES
 from schemas.durations import two_units
 from schemas.moments import moment
 
-# the worst first
+# kinds of harm, the worst first
 LOST, MAYBE_LOST, UNAVAILABLE, AT_RISK = KINDS = ("lost", "maybe_lost", "unavailable", "at_risk")
 HEADS = {LOST: "Lost", MAYBE_LOST: "Possibly lost", UNAVAILABLE: "Unavailable", AT_RISK: "At risk"}
-# topics that a sentence names
+# most topics that a sentence names
 NAMED = 3
 NOTHING_SHOWN = "No line shows that a partition was unavailable, at risk or lost."
 
@@ -27,8 +27,8 @@ NOTHING_SHOWN = "No line shows that a partition was unavailable, at risk or lost
 class Harm:
     """One kind of harm of one story.
 
-    topics: names, sorted, some of topic_count. longest_seconds: of one partition; null: not known. until: end of the harm of the last partition;
-    null: it lasts, or it has no duration (a loss). records: lower limit of those lost in unclean elections; null: not known.
+    topics: the first names of topic_count, sorted. longest_seconds: of one partition; null: not known. until: end of the harm of the last
+    partition; null: it lasts, or it has no duration (a loss). records: lower limit of those lost in unclean elections; null: not known.
     """
 
     kind: str
@@ -43,14 +43,17 @@ class Harm:
 
 
 def stories(findings: Iterable[dict[str, Any]]) -> list[tuple[dict[str, Any], list[dict[str, Any]]]]:
-    """Return the stories of findings that are not silenced, the worst first: a silenced cause hides no effect."""
+    """Return the stories of findings that are not silenced, the worst first.
+
+    A silenced cause hides no effect.
+    """
     return by_cause(sorted((finding for finding in findings if not finding.get("silenced")), key=worst_first))
 
 
 def rows(findings: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return for each finding whose subjects are harmed: fingerprint, story (the fingerprint of its first cause), whole, part, is_open.
+    """Return a row for each finding whose subjects are harmed: fingerprint, story, whole, part, is_open.
 
-    whole: the kind of harm of a partition that the finding is about as a whole; part: of one that it is about as a replica. Null: none.
+    story: the fingerprint of its first cause. whole: the kind of harm where a subject is a partition; part: where it is a replica; null: none.
     """
     harms, found = schemas.harms(), []
     for cause, effects in stories(findings):
@@ -69,12 +72,12 @@ def rows(findings: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def sentences(harms: Sequence[Harm], now: datetime | None) -> list[str]:
-    """Return one sentence for each kind of harm, the worst first; now: the newest moment of the logs, UTC."""
+    """Return one sentence per kind of harm, the worst first. now: the newest moment of the logs, UTC."""
     return [_sentence(harm, now) for harm in sorted(harms, key=lambda harm: KINDS.index(harm.kind))]
 
 
 def of_story(members: Sequence[Mapping[str, Any]], known: Mapping[str, Sequence[Harm]], now: datetime | None) -> list[str]:
-    """Return the sentences about one story; for an error without a visible harm, the sentence that no line shows one.
+    """Return the sentences about one story; for an error without visible harm, NOTHING_SHOWN.
 
     members: its findings, its cause first. known: harm by fingerprint. now: the newest moment of the logs, UTC.
     """
@@ -93,8 +96,8 @@ def by_finding(
     """
     said: dict[str, tuple[str, ...]] = {}
     for cause, effects in stories(findings):
-        told = tuple(of_story((cause, *effects), known, now.get(cause["cluster"])))
-        said |= {finding["fingerprint"]: told for finding in (cause, *effects)}
+        story = tuple(of_story((cause, *effects), known, now.get(cause["cluster"])))
+        said |= {finding["fingerprint"]: story for finding in (cause, *effects)}
     return said
 
 
@@ -137,15 +140,15 @@ def of_row(row: Mapping[str, Any], records: int | None = None) -> Harm:
     )
 
 
-# of finding_subjects (told_finding_subjects) and `rows` (told_harmed); now: told_now. A partition without an end is harmed until now; one that is
-# unavailable is not counted as at risk, too
+# Harm by story. Reads stored_finding_subjects, harmed_findings (`rows`) and clusters_now. A harm without an end lasts until now. A partition
+# that is unavailable is not counted as at risk.
 SQL = f"""
 WITH harmed AS (
   SELECT h.story, CASE WHEN s.replica IS NULL OR h.whole IN ('{LOST}', '{MAYBE_LOST}') THEN h.whole ELSE h.part END AS kind, s.topic, s.partition, s.since, s.until,
     h.is_open, n.now
-  FROM told_finding_subjects s
-  JOIN told_harmed h ON h.fingerprint = s.fingerprint
-  LEFT JOIN told_now n ON n.cluster = s.cluster
+  FROM stored_finding_subjects s
+  JOIN harmed_findings h ON h.fingerprint = s.fingerprint
+  LEFT JOIN clusters_now n ON n.cluster = s.cluster
 ), worst AS (
   SELECT *, max(CASE WHEN kind = '{UNAVAILABLE}' THEN 1 ELSE 0 END) OVER (PARTITION BY story, topic, partition) AS is_unavailable FROM harmed
 )
@@ -157,14 +160,14 @@ WHERE (kind <> '{AT_RISK}' OR is_unavailable = 0) AND (until IS NULL OR until > 
 GROUP BY story, kind
 """
 
-# of those and `durability` (told_durability): story, records, where an unclean election of its topics and days lost some that lines show
+# Records that each story lost, from stored_durability: those of unclean elections on its topics and days, where lines show a number.
 LOST_SQL = f"""
 SELECT story, CAST(sum(records_lost) AS BIGINT) AS records
 FROM (
   SELECT DISTINCT h.story, d.cluster, d.topic, d.day, d.records_lost
-  FROM told_finding_subjects s
-  JOIN told_harmed h ON h.fingerprint = s.fingerprint AND h.whole = '{LOST}'
-  JOIN told_durability d ON d.cluster = s.cluster AND d.topic = s.topic AND d.day = CAST(s.since AS DATE)
+  FROM stored_finding_subjects s
+  JOIN harmed_findings h ON h.fingerprint = s.fingerprint AND h.whole = '{LOST}'
+  JOIN stored_durability d ON d.cluster = s.cluster AND d.topic = s.topic AND d.day = CAST(s.since AS DATE)
   WHERE d.records_lost IS NOT NULL
 )
 GROUP BY story

@@ -1,4 +1,4 @@
-"""The order of findings and which are below their cause, the same in the verdict, the report, JSON and alerts. Pure."""
+"""Order findings and group them to stories, for the verdict, the report, JSON and alerts. Pure."""
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
@@ -7,40 +7,40 @@ from typing import Any
 import schemas
 from schemas import SEVERITIES
 
-# from this severity on, each finding has its own line wherever findings are listed
+# findings of this severity and above have a line of their own in every list
 NEVER_HIDDEN = "error"
 
 Rank = tuple[bool, int, int]
 
 
 def rank(*, severity: str, check_id: str, is_over: bool) -> Rank:
-    """Sort key of a finding's cost, the worst first: resolved findings are last, then by severity, then by the harm of the check.
+    """Return the sort key of a finding, the worst first: unresolved first, then by severity, then by harm.
 
-    A check that this version does not have counts as housekeeping.
+    A check that this version does not know counts as housekeeping.
     """
     harm = schemas.harms().get(check_id, schemas.HARMS[-1])
     return is_over, -SEVERITIES.index(severity), schemas.HARMS.index(harm)
 
 
 def worst_first(finding: Mapping[str, Any]) -> tuple[Rank, bool, datetime, str, str]:
-    """Sort key of a row of `findings`: its rank, its begin (without one: last), title and fingerprint."""
+    """Return the sort key of a row of `findings`: rank, begin (without one: last), title and fingerprint."""
     return _of_row(finding), *by_time(finding["first_seen"]), finding["title"], finding["fingerprint"]
 
 
 def by_time(first_seen: datetime | None) -> tuple[bool, datetime]:
-    """Sort key of a time stamp in UTC, with a zone or without; a missing one is last."""
+    """Return the sort key of a time stamp in UTC, with a zone or without; a missing one is last."""
     return first_seen is None, (first_seen or datetime.min).replace(tzinfo=None)
 
 
 def is_never_hidden(finding: Mapping[str, Any]) -> bool:
-    """Whether a list must name the finding, however long the list becomes."""
+    """Return whether a list must name the finding, however long the list becomes."""
     return SEVERITIES.index(finding["severity"]) >= SEVERITIES.index(NEVER_HIDDEN)
 
 
 def by_cause(findings: Sequence[dict[str, Any]]) -> list[tuple[dict[str, Any], list[dict[str, Any]]]]:
-    """Return the stories: each finding without a cause among the given ones, with all that follow from it.
+    """Return the stories: each finding without a known cause, with all findings that follow from it.
 
-    The order of the findings is kept: a story has the place of its first finding, which is its worst one.
+    The order of the findings is kept: a story is listed where its worst finding is.
     """
     known = {finding["fingerprint"]: finding for finding in findings}
     stories: dict[str, list[dict[str, Any]]] = {}

@@ -1,4 +1,7 @@
-"""Query the harm of each story from `finding_subjects` and `durability`; `harms` turns it into sentences."""
+"""Query the harm of each story from `finding_subjects` and `durability`.
+
+`harms` turns it into sentences.
+"""
 
 from collections.abc import Mapping
 from datetime import UTC, datetime
@@ -12,10 +15,11 @@ from jobs.engine.queries import Queries
 
 
 def of_stories(asked: Queries, findings: list[dict[str, Any]], now: Mapping[str, datetime | None]) -> dict[str, list[Harm]]:
-    """Return the harm of each story, by the fingerprint of each of its findings; the number of lost records is that of `durability`.
+    """Return the harm of each story, by the fingerprint of each of its findings.
 
-    asked: has the views told_finding_subjects and told_durability. findings: rows of `findings` of whole clusters, moments UTC without a zone. now: cluster ->
-    the moment that its findings are measured against.
+    The number of lost records is that of `durability`. asked: queries over the views stored_finding_subjects and stored_durability.
+    findings: rows of `findings` of whole clusters, moments in UTC without a zone. now: cluster -> the moment that its findings are
+    measured against.
     """
     harmed = harms.rows(findings)
     if not harmed:
@@ -27,10 +31,10 @@ def of_stories(asked: Queries, findings: list[dict[str, Any]], now: Mapping[str,
         ("part", pa.string()),
         ("is_open", pa.bool_()),
     ]
-    asked.view("told_harmed", pa.Table.from_pylist(harmed, pa.schema(names)))
+    asked.view("harmed_findings", pa.Table.from_pylist(harmed, pa.schema(names)))
     moments = [{"cluster": name, "now": at and at.replace(tzinfo=UTC)} for name, at in now.items()]
     asked.view(
-        "told_now", pa.Table.from_pylist(moments, pa.schema([("cluster", pa.string()), ("now", pa.timestamp("us", "UTC"))]))
+        "clusters_now", pa.Table.from_pylist(moments, pa.schema([("cluster", pa.string()), ("now", pa.timestamp("us", "UTC"))]))
     )
     found: dict[str, list[Harm]] = {}
     lost = {row["story"]: row["records"] for row in asked.rows(harms.LOST_SQL)}

@@ -1,6 +1,6 @@
-"""The part of the findings that a run reports: --since, --until and --node. Pure.
+"""Which findings a run reports: --since, --until and --node. Pure.
 
-All records are read nevertheless: they show the state of partitions and brokers before that time.
+The run reads all records, because earlier ones show the state of partitions and brokers at --since.
 """
 
 import re
@@ -18,9 +18,9 @@ Bound = datetime | timedelta
 
 
 def bound(text: str, what: str) -> Bound:
-    """Return a moment from a time (without a zone: UTC), a day, or a duration before the end of the logs.
+    """Parse a time (without a zone: UTC), a day, or a duration before the end of the logs.
 
-    Raises UsageError, which names the option `what`. A day counts as a whole: --since begins with it, --until ends with it.
+    what: the option. --since begins with the first moment of a day, --until ends with the last one. Raises UsageError.
     """
     if found := AGO.fullmatch(text.strip()):
         return timedelta(**{UNITS[found[2]]: int(found[1])})
@@ -38,7 +38,7 @@ def bound(text: str, what: str) -> Bound:
 
 
 def node_ids(texts: Collection[str]) -> frozenset[int]:
-    """Broker ids: `--node 3 --node 4,5`. Raises UsageError."""
+    """Parse the ids of `--node 3 --node 4,5`. Raises UsageError."""
     parts = [part.strip() for text in texts for part in text.split(",")]
     if wrong := [part for part in parts if not re.fullmatch(r"\d{1,9}", part)]:
         raise UsageError(f"--node {wrong[0]}: give ids of brokers or controllers, such as 3 or 3,4")
@@ -47,7 +47,7 @@ def node_ids(texts: Collection[str]) -> frozenset[int]:
 
 @dataclass(frozen=True)
 class Window:
-    """Selects the findings that are reported; null and no nodes: all."""
+    """Selects the findings that are reported; without bounds and nodes, all."""
 
     since: Bound | None = None
     until: Bound | None = None
@@ -55,7 +55,7 @@ class Window:
 
     @classmethod
     def given(cls, since: str | None, until: str | None, nodes: Collection[str]) -> "Window":
-        """As the command line says it. Raises UsageError."""
+        """Parse the options of the command line. Raises UsageError."""
         begin, end = bound(since, "--since") if since else None, bound(until, "--until") if until else None
         if begin is not None and end is not None and type(begin) is type(end):
             is_reversed = begin < end if isinstance(begin, timedelta) else begin > end  # type: ignore[operator]
@@ -67,9 +67,10 @@ class Window:
         return self.since is not None or self.until is not None or bool(self.nodes)
 
     def has(self, finding: Mapping[str, Any], now: datetime | None, replicas: Collection[int] = ()) -> bool:
-        """Return whether a finding is reported: it held at some moment of that time, and it names one of the nodes or none.
+        """Return whether a finding is reported: it overlaps the window, and it names one of the nodes or none.
 
-        now: the end of the logs, UTC. replicas: brokers of the replicas that the finding is about. A finding without time stamps is of any time.
+        now: the end of the logs, UTC. replicas: brokers of the replicas that the finding is about. A finding without time stamps is always in
+        the window.
         """
         named = {finding["node"], finding["replica"], *replicas} - {None}
         if self.nodes and named and not named & self.nodes:

@@ -1,4 +1,4 @@
-"""The command `audit`: stages in order, verdict, exit code."""
+"""The command `audit`: run the stages, print the verdict, return the exit code."""
 
 import argparse
 import hashlib
@@ -49,7 +49,7 @@ exit codes:
 
 
 def add_arguments(commands: Any) -> None:
-    """Adds `audit` to the command line."""
+    """Add `audit` to the command line."""
     audit = add_command(
         commands,
         "audit",
@@ -65,7 +65,7 @@ def add_arguments(commands: Any) -> None:
         help="files, globs, folders (searched in depth), archives (.tar, .zip; .gz, .zst, .xz, .bz2, .lz4), URIs that Spark can read, "
         "or - for standard input",
     )
-    audit.add_argument("--tables", required=True, metavar="DIR", help="folder or URI of the Delta tables; made if missing")
+    audit.add_argument("--tables", required=True, metavar="DIR", help="folder or URI of the Delta tables; created if missing")
     audit.add_argument("--cluster", metavar="NAME", help="name of the cluster (default: the name of the folder given)")
     audit.add_argument(
         "--timezone", default=None, metavar="ZONE", help="zone of the time stamps: an IANA name or GMT+09:30 (default UTC)"
@@ -132,7 +132,7 @@ def add_arguments(commands: Any) -> None:
 
 
 def code_version() -> str:
-    """Version of the installed product; from a zip, the one in its rules' company is not known."""
+    """Return the version of the installed product; `unpackaged` where it runs from a zip or a checkout."""
     try:
         return metadata.version("kafka-nightly-audit")
     except metadata.PackageNotFoundError:
@@ -140,14 +140,14 @@ def code_version() -> str:
 
 
 def rules_version(site: Path | None = None) -> str:
-    """Hash of everything that decides what a line says: our rules and layouts, and a site's own."""
+    """Return a hash of the built-in rules and layouts and those of a site."""
     from importlib.resources import files
 
     digest = hashlib.sha256()
     root = files("parsers")
     own = sorted(site.glob("*.toml")) if site is not None else []
     for entry in [*sorted(root.joinpath("events").iterdir(), key=lambda e: e.name), root.joinpath("fragments.toml"),
-                  root.joinpath("layouts.toml"), root.joinpath("speakers.toml"), *own]:  # fmt: skip
+                  root.joinpath("layouts.toml"), root.joinpath("log_idents.toml"), *own]:  # fmt: skip
         if entry.name.endswith(".toml"):
             digest.update(entry.name.encode() + b"\0" + entry.read_bytes())
     return digest.hexdigest()[:16]
@@ -167,7 +167,7 @@ def _configuration(options: argparse.Namespace) -> configuration.Config:
                 raise UsageError(f"--{name.replace('_', '-')} does not go with [[cluster]]; set it in {options.config}")
         return config
     if not options.logs:
-        raise UsageError("No LOGS given; name the folder that holds controller.log and state-change.log, or --config audit.toml")
+        raise UsageError("No LOGS given; name the folder of controller.log and state-change.log, or --config audit.toml")
     return configuration.Config((_cluster(options),))
 
 
@@ -178,7 +178,10 @@ def _cluster(options: argparse.Namespace) -> configuration.Cluster:
 
 
 def ruleset_of(site: Path | None) -> RuleSet:
-    """Our rules, and those of a site's own folder once it is found to be sound. Raises UsageError naming file and rule."""
+    """Return the built-in rules and those of a site's folder.
+
+    Raises UsageError, which names file and rule, where these are wrong.
+    """
     if site is None:
         return built_in()
     from parsers.definitions import problems
@@ -217,11 +220,11 @@ class Audit:
         self.engine = choice.chosen(options.engine, options.tables, given_logs)
         self.run_id = uuid.uuid4().hex[:16]
         self.started_at = datetime.now(UTC)
-        # by which a silence has expired
+        # silences that end before it have expired
         self.moment = self.now or self.started_at
 
     def run(self) -> int:
-        """The exit code. Raises AuditError where nothing could be done."""
+        """Run the audit and return the exit code. Raises AuditError where the run cannot continue."""
         with tempfile.TemporaryDirectory(prefix="kafka-audit-") as folder:
             return self._run(Path(folder))
 
@@ -232,10 +235,10 @@ class Audit:
         root = root_of(self.options.tables)
         for opened in (self._on_this_machine, self._on_spark)[self.engine == "spark" :]:
             try:
-                with opened(root, found) as (tables, held, logs):
-                    damage.refuse(root, versions=held.versions)
+                with opened(root, found) as (tables, own_lease, logs):
+                    damage.refuse(root, versions=own_lease.versions)
                     code = self._verdict(tables, *pipeline.run(tables, self._asked(), logs))
-                    held.versions = tables.versions()
+                    own_lease.versions = tables.versions()
                     return code
             except choice.OnlySpark as reason:
                 if self.options.engine == "local":
@@ -252,13 +255,13 @@ class Audit:
             self.days,
             self.now,
             self.moment,
-            # a report is drawn of what checks look at
+            # the pictures of a report are read from the views of the checks
             checks_again=bool(self.options.report),
             data_docs=self.options.data_docs,
         )
 
     def _found(self, temporary: Path) -> pipeline.Found:
-        """The logs on this machine. Raises InputError where there are none, and none at URIs."""
+        """Find the logs on this machine. Raises InputError where there are none on this machine or at URIs."""
         from jobs.landing import ingest
 
         outputs = list(self.outputs)
@@ -272,7 +275,7 @@ class Audit:
             doing.note(f"{sum(f.usable for f in files):,} logs among {sum(f.alike for f in files):,} files")
             if outputs:
                 doing.note(f"{len(outputs):,} checkpoints")
-        # the error about the only one says the same
+        # the error about a single file says the same
         warn_of(files if len(files) > 1 or any(file.usable for file in files) else ())
         for file in files:
             read = accounting.read_as(file) or file.why or file.kind
@@ -285,21 +288,24 @@ class Audit:
     def _at_uris(self) -> list[configuration.Cluster]:
         return [cluster for cluster in self.config.clusters if any(map(SCHEME.match, cluster.logs))]
 
-    # -- the engine: the only lines of a run that name one -------------------------------------------------------
+    # -- the engine: only these lines of a run depend on it -------------------------------------------------------
 
     @contextmanager
     def _on_this_machine(self, root: str, found: pipeline.Found) -> Iterator[tuple[Any, Any, pipeline.Found]]:
-        """The tables of this run, who else may write, and the logs. Raises OnlySpark where only Spark writes these tables."""
+        """Yield the tables, the lease and the logs of a run of the local engine.
+
+        Raises OnlySpark where only Spark can write the tables.
+        """
         from jobs.engine import lease
         from jobs.engine.local_store import LocalStore
 
-        with lease.held(root, self.run_id, self.options.wait) as held, closing(LocalStore(root, held.check)) as tables:
+        with lease.held(root, self.run_id, self.options.wait) as own_lease, closing(LocalStore(root, own_lease.check)) as tables:
             tables.announce = self._announce
-            yield tables, held, found
+            yield tables, own_lease, found
 
     @contextmanager
     def _on_spark(self, root: str, found: pipeline.Found) -> Iterator[tuple[Any, Any, pipeline.Found]]:
-        """The same on Spark. Few logs are parsed while it starts."""
+        """Yield the same for Spark. Small logs are parsed while it starts."""
         from jobs.checking import expectations
         from jobs.engine import file_systems, lease
         from jobs.landing import events
@@ -309,13 +315,13 @@ class Audit:
         configured = choice.configured()
         if configured is None or not configured.is_elsewhere:
             file_systems.require_before_start(uris)
-        if not at_uris and events.are_few(found.logs):
+        if not at_uris and events.are_small(found.logs):
             found = replace(found, ahead=events.Ahead(found.logs, self.ruleset, self.days))
         threading.Thread(target=expectations.preload, daemon=True).start()
         with ExitStack() as ends:
-            # a run that finds another one at work in a folder of this machine starts no JVM
+            # if another run is active in a folder of this machine, no JVM is started
             spark = _started(uris) if lease.needs_spark(root) else None
-            held = ends.enter_context(lease.held(root, self.run_id, self.options.wait, spark))
+            own_lease = ends.enter_context(lease.held(root, self.run_id, self.options.wait, spark))
             spark = spark or _started(uris)
             if at_uris:
                 with stage("fetch logs") as doing:
@@ -326,27 +332,29 @@ class Audit:
                 found = replace(found, logs=[*found.logs, *fetched], remote=remote)
             from jobs.engine.store import Store
 
-            yield Store(spark, root, held.check), held, found
+            yield Store(spark, root, own_lease.check), own_lease, found
             spark.catalog.clearCache()
 
     def _announce(self, estimate: str) -> None:
-        """Warns of a long run. estimate: how long, and why."""
-        warn(f"{estimate}. It goes on. A Spark cluster shares the work: {_submitted(self.options)}")
+        """Warn of a long run. estimate: its duration and the reason."""
+        warn(f"{estimate}. It continues. A Spark cluster shares the work: {_submitted(self.options)}")
 
     def _fetch(self, spark: Any, clusters: list[configuration.Cluster]) -> list[Any]:
         from jobs.engine import remote
 
         return [found for cluster in clusters if (found := remote.find(spark, cluster, self.ruleset, self.config.limits))]
 
-    def _verdict(self, store: Any, landed: pipeline.Landed, rebuilt: pipeline.Rebuilt, checked: pipeline.Checked) -> int:
-        """Print, deliver and record what a run has found; return the exit code."""
+    def _verdict(
+        self, store: Any, landed: pipeline.LandResult, rebuilt: pipeline.RebuildResult, checked: pipeline.CheckResult
+    ) -> int:
+        """Print, deliver and record the result of a run; return the exit code."""
         from jobs.engine import damage
         from jobs.reporting import verdict
 
         outcomes = list(rebuilt.outcomes)
         problems = [o for o in outcomes if o.problem or o.unreadable]
-        gathered = verdict.gather(store, [o.cluster for o in outcomes], {o.cluster: o.now for o in outcomes})
-        results = verdict.within(gathered, self.window, {o.cluster: o.now for o in outcomes})
+        all_results = verdict.read(store, [o.cluster for o in outcomes], {o.cluster: o.now for o in outcomes})
+        results = verdict.within(all_results, self.window, {o.cluster: o.now for o in outcomes})
         failing = verdict.at_or_above(results.findings, self.options.fail_on)
         code = errors.INPUT if problems else errors.FINDINGS if failing else errors.CLEAN
         status = {errors.INPUT: "input_problem", errors.FINDINGS: "findings", errors.CLEAN: "clean"}[code]
@@ -354,7 +362,7 @@ class Audit:
             store.upgrade.sentences() + store.rules_changed.sentences() + configuration.expired_silences(self.config, self.moment)
         )
         notes += [f"check {name} could not be run: {why}" for name, why in checked.failed.items()]
-        if left_out := len(gathered.findings) - len(results.findings):
+        if left_out := len(all_results.findings) - len(results.findings):
             notes.append(
                 f"{counted(left_out, 'finding')} outside of --since, --until and --node: kafka-audit findings --tables {self.options.tables}"
             )
@@ -363,7 +371,7 @@ class Audit:
             code = errors.INTERNAL
         delivered: list[Any] = []
         try:
-            delivered = self._deliver(store, gathered, outcomes) if self.config.sinks else []
+            delivered = self._deliver(store, all_results, outcomes) if self.config.sinks else []
         except Exception as error:
             # the verdict is printed even if alerts fail; an internal error may contain an address that is a secret
             notes.append(f"alerts could not be delivered: internal error: {type(error).__name__}; the next run tries again")
@@ -376,30 +384,28 @@ class Audit:
 
             with stage("report"):
                 whose = [o.cluster for o in outcomes if not o.problem]
-                shown = (
-                    pictures.gather(checked.queries, whose, _with_subject(results)) if checked.queries else pictures.Pictures()
-                )
+                shown = pictures.read(checked.queries, whose, _with_subject(results)) if checked.queries else pictures.Pictures()
                 report.write(self.options.report, results, outcomes, self.run_id, shown)
         form = self.options.output_format
         if form == "text":
             _show(verdict.as_text(results, outcomes, self.options.tables, [*self._accounted(outcomes), *notes], self.run_id))
         elif form == "json":
             whole = {"inputs": landed.inputs} | verdict.as_json(
-                results, outcomes, run_id=self.run_id, status=status, code=self._shown(code), notes=notes
+                results, outcomes, run_id=self.run_id, status=status, code=self._exit_code(code), notes=notes
             )
             _show(json.dumps(whole, default=str), styled=False)
         else:
             _show("\n".join(output.verdict(form, results.findings, outcomes, notes)), styled=False)
         store.replace("inputs", [o.cluster for o in outcomes], store.table_of("inputs", landed.inputs))
         self._record(store, outcomes, status)
-        # after the record: what the next run starts from is what a completed run has left
+        # after the record, because the next run continues from a completed run
         checked.finish()
         if self.options.metrics:
-            self._measure(store, gathered, outcomes, delivered, code)
-        return self._shown(code)
+            self._measure(store, all_results, outcomes, delivered, code)
+        return self._exit_code(code)
 
-    def _shown(self, code: int) -> int:
-        """The exit code, by --exit-zero."""
+    def _exit_code(self, code: int) -> int:
+        """Return the exit code, which --exit-zero may replace."""
         return errors.CLEAN if self.options.exit_zero and code == errors.FINDINGS else code
 
     def _accounted(self, outcomes: list[Outcome]) -> Iterator[str]:
@@ -408,7 +414,7 @@ class Audit:
             yield from (name + sentence for sentence in accounting.sentences(outcome.inputs))
 
     def _deliver(self, store: Any, results: Any, outcomes: list[Outcome]) -> list[Any]:
-        """Sends the alerts that are due; what became of each sink that had some."""
+        """Send the alerts that are due and return a report for each sink that had some."""
         from jobs import engine
         from jobs.alerts import delivery
         from jobs.checking import harms
@@ -424,16 +430,16 @@ class Audit:
         return reports
 
     def _measure(self, store: Any, results: Any, outcomes: list[Outcome], delivered: list[Any], code: int) -> None:
-        """Writes --metrics."""
+        """Write the file of --metrics."""
         from jobs.engine import queries
         from jobs.reporting import metrics
 
         names = [outcome.cluster for outcome in outcomes]
         rows = store.read("coverage", names)
         asked = queries.over(store.spark, [rows])
-        asked.view("told_coverage", rows)
+        asked.view("stored_coverage", rows)
         kinds = [
-            f"SELECT cluster, '{what}' AS what, {what} AS shown, count(*) AS hours FROM told_coverage WHERE {what} IS NOT NULL GROUP BY cluster, {what}"
+            f"SELECT cluster, '{what}' AS what, {what} AS shown, count(*) AS hours FROM stored_coverage WHERE {what} IS NOT NULL GROUP BY cluster, {what}"
             for what in ("replica_states", "partition_changes")
         ]
         hours = {(row["cluster"], row["what"], row["shown"]): row["hours"] for row in asked.rows(*kinds)}
@@ -476,7 +482,7 @@ class Audit:
 
 
 def _submitted(options: argparse.Namespace) -> str:
-    """The command that runs an audit on a Spark cluster."""
+    """Return the command that runs the audit on a Spark cluster."""
     given = ["--config", str(options.config)] if options.config else options.logs
     command = ["spark-submit", "--master", "URL", "jobs/nightly_audit.py", "audit", *given, "--tables", str(options.tables)]
     for name in ("cluster", "timezone", "kafka_version"):
@@ -486,7 +492,7 @@ def _submitted(options: argparse.Namespace) -> str:
 
 
 def _started(uris: list[str]) -> Any:
-    """A session. uris: of which it has to have the file systems."""
+    """Start a Spark session. uris: addresses whose file systems it needs."""
     from jobs.engine import file_systems, session
 
     with stage("start Spark"):
@@ -496,7 +502,7 @@ def _started(uris: list[str]) -> Any:
 
 
 def _with_subject(results: Any) -> list[dict[str, Any]]:
-    """The findings with `subject`: the (topic, partition) that stands for what each is about, or None."""
+    """Return the findings with `subject`: the (topic, partition) that represents their subjects, or None."""
     found = []
     for finding in results.findings:
         own = (finding["topic"], finding["partition"]) if finding["partition"] is not None else None
@@ -505,7 +511,7 @@ def _with_subject(results: Any) -> list[dict[str, Any]]:
 
 
 def _show(text: str, styled: bool = True) -> None:
-    """Print text; a reader that has closed the pipe does not end the run."""
+    """Print text; the run continues where the reader has closed the pipe."""
     try:
         terminal.show(text.split("\n"), styled)
     except BrokenPipeError:

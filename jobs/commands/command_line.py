@@ -1,4 +1,4 @@
-"""Finds the command that the arguments name, and turns what ends it into an exit code."""
+"""Run the command that the arguments name, and turn its result or error into an exit code."""
 
 import argparse
 import difflib
@@ -38,7 +38,10 @@ COMMANDS = (
 
 
 def _module(name: str) -> Any:
-    """Return the module that adds a command. A run imports that of its own command alone, so that reading commands start at once."""
+    """Return the module of a command.
+
+    Only the module of the given command is imported, so that short commands start fast.
+    """
     found: Any
     match name:
         case "demo":
@@ -91,13 +94,13 @@ exit codes:
 
 
 class Parser(argparse.ArgumentParser):
-    """Parses arguments; names the nearest command or option where one is not known."""
+    """Parses arguments; an error about an unknown command or option names the nearest known one."""
 
-    # what is parsed, in all parsers of the command line
+    # the arguments of the command line, the same for all parsers
     given: tuple[str, ...] = ()
 
     def format_help(self) -> str:
-        """Return the help, coloured where stdout is."""
+        """Return the help, coloured if stdout is."""
         if terminal.is_coloured(sys.stdout):
             import rich_argparse
 
@@ -109,7 +112,7 @@ class Parser(argparse.ArgumentParser):
         return super().format_help()
 
     def error(self, message: str) -> NoReturn:
-        """Prints what is wrong with the arguments, in one line and a hint; ends with code 2."""
+        """Print what is wrong with the arguments, and a hint, in one line; exit with code 2."""
         from parsers.explanation import visible
 
         unknown = [one for one in self.given if one.startswith("--") and len(one) > 2]
@@ -128,7 +131,7 @@ class Parser(argparse.ArgumentParser):
         self.exit(errors.USAGE)
 
     def _knows(self, option: str) -> bool:
-        """Whether it is an option, also of a command, or the beginning of one."""
+        """Return whether a text is an option of any command, or the beginning of one."""
         of_commands = [
             command._option_string_actions
             for action in self._actions
@@ -170,7 +173,7 @@ class Version(argparse.Action):
 
 
 def _add_common(command: argparse.ArgumentParser) -> None:
-    """Adds the options that every command has."""
+    """Add the options that every command has."""
     common = command.add_argument_group("output")
     common.add_argument(
         "--color",
@@ -189,7 +192,7 @@ def _add_common(command: argparse.ArgumentParser) -> None:
 
 
 def parser(name: str | None = None) -> Parser:
-    """Return the parser of the command line, whose names and exit codes are fixed. name: of the only command that it has to know."""
+    """Return the parser of the command line. name: of the only command that it must know; None: all."""
     top = Parser(
         prog="kafka-audit",
         description="Audits what Kafka's controller wrote about every partition and replica.",
@@ -206,7 +209,7 @@ def parser(name: str | None = None) -> Parser:
 
 
 def run(arguments: list[str] | None = None) -> int:
-    """Run the command that the arguments name (None: those of this process); return the exit code."""
+    """Run a command and return the exit code. arguments: None: those of the process."""
     if is_re_faulty():
         raise UsageError(
             f"Python {platform.python_version()} reads some records wrongly (python/cpython#106052); use 3.11.5 or later"
@@ -227,7 +230,7 @@ def run(arguments: list[str] | None = None) -> int:
         from jobs.engine import later
 
         later.require("pyspark", "delta", "great_expectations")
-    # naive times that Spark hands over are in the process's zone; ours are UTC
+    # Spark returns naive times in the zone of the process; the tables are in UTC
     os.environ["TZ"] = "UTC"
     if hasattr(options, "memory"):
         from jobs.engine import limits
@@ -238,7 +241,7 @@ def run(arguments: list[str] | None = None) -> int:
         code: int = options.run(options)
     except Exception as error:
         if interrupts.received() is None and (not isinstance(error, AuditError) or _is_of_files(error)):
-            # the error of a library does not say that a table is damaged
+            # an error of a library may be due to a damaged table, which is reported instead
             from jobs.engine import damage
 
             damage.refuse(getattr(options, "tables", None), thorough=True)
@@ -247,20 +250,20 @@ def run(arguments: list[str] | None = None) -> int:
 
 
 def _measure_end(path: Path, started_at: datetime, code: int) -> None:
-    """Write how a run ended into the file of --metrics, where it can be written."""
+    """Write the end of a run to the file of --metrics, if it can be written."""
     try:
         from jobs.reporting import metrics, targets
 
         targets.prepare(path, "--metrics", makes_folder=False)
         metrics.write_end(path, code, started_at)
     except (AuditError, OSError, ImportError) as error:
-        # an error of usage has named the path already
+        # a usage error has already named the path
         if code != errors.USAGE:
             progress.warn(f"--metrics {path} could not be written: {_first_line(error)}")
 
 
 def _is_of_files(error: AuditError) -> bool:
-    """Whether an error was raised because a file could not be read."""
+    """Return whether an error was raised because a file could not be read."""
     from jobs.engine.database import UNREADABLE
 
     cause: BaseException | None = error
@@ -270,7 +273,7 @@ def _is_of_files(error: AuditError) -> bool:
 
 
 def failed(error: Exception) -> int:
-    """Prints what has ended a run; returns the exit code."""
+    """Print the error that ended a run and return the exit code."""
     if isinstance(error, AuditError):
         progress.fail(str(error))
         return error.exit_code

@@ -1,4 +1,4 @@
-"""The command `completion`: a script that completes commands and options in a shell."""
+"""The command `completion`: print a script that completes commands and options in a shell."""
 
 import argparse
 from typing import Any
@@ -16,7 +16,7 @@ examples:
 
 
 def add_arguments(commands: Any) -> None:
-    """Adds `completion` to the command line."""
+    """Add `completion` to the command line."""
     command = add_command(
         commands,
         "completion",
@@ -29,7 +29,7 @@ def add_arguments(commands: Any) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Prints the script."""
+    """Print the script."""
     import shtab
 
     from jobs.commands import command_line
@@ -41,7 +41,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _complete_paths(parser: argparse.ArgumentParser, shtab: Any) -> None:
-    """Marks the arguments that are files and folders, in the parser and in those of its commands."""
+    """Mark the arguments of a parser and of its commands that are files or folders."""
     for action in parser._actions:
         if isinstance(action, argparse._SubParsersAction):
             for command in action.choices.values():

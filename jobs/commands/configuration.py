@@ -1,4 +1,7 @@
-"""The command `config check`: is audit.toml right, before a scheduler runs it. Reads no log and sends nothing."""
+"""The command `config check`: validate audit.toml before a scheduler uses it.
+
+It reads no log and sends nothing.
+"""
 
 import argparse
 from collections.abc import Iterator
@@ -23,7 +26,7 @@ DEFAULT = Path("audit.toml")
 
 
 def add_arguments(commands: Any) -> None:
-    """Adds `config check` to the command line."""
+    """Add `config check` to the command line."""
     command = add_command(commands, "config", run, summary="check audit.toml; read no log and send nothing", examples=EXAMPLES)
     command.add_argument(
         "what", choices=["check"], metavar="check", help="validate the file and the environment variables it names"
@@ -42,7 +45,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def missing(found: config.Config) -> Iterator[str]:
-    """Return a sentence for each path of logs at which nothing is; it may be mounted later."""
+    """Yield a sentence for each path of logs that does not exist; it may be mounted later."""
     for cluster in found.clusters:
         for logs in cluster.logs:
             if not SCHEME.match(logs) and not ingest.is_stream(logs) and ingest.is_missing(logs):
@@ -50,7 +53,7 @@ def missing(found: config.Config) -> Iterator[str]:
 
 
 def described(found: config.Config, name: str) -> Iterator[str]:
-    """Return what a configuration sets, one line a kind of entry."""
+    """Yield the content of a configuration as lines, one per entry."""
     yield f"{visible(name)} has no mistake."
     for cluster in found.clusters:
         yield f"cluster {visible(cluster.name)}: {', '.join(map(visible, cluster.logs))} ({visible(cluster.timezone)})"

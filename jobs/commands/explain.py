@@ -1,4 +1,7 @@
-"""The commands `explain`, `layout` and `lint`: what the rules make of a line, how a file is read, whether rules are sound. No JVM."""
+"""The commands `explain`, `layout` and `lint`, without a JVM.
+
+They show the events of a line, how a file is read, and what is wrong with rules.
+"""
 
 import argparse
 import os
@@ -30,7 +33,7 @@ examples:
 
 
 def add_arguments(commands: Any) -> None:
-    """Adds `explain`, `layout` and `lint` to the command line."""
+    """Add `explain`, `layout` and `lint` to the command line."""
     explain_ = add_command(
         commands, "explain", explain, "--rules", summary="which rule claims a line, and what it captures", examples=EXAMPLES
     )
@@ -52,7 +55,7 @@ def add_arguments(commands: Any) -> None:
 
 
 def explain(options: argparse.Namespace) -> int:
-    """Prints what each record says."""
+    """Print how each record is parsed, and its events."""
     from parsers import explanation
 
     text = sys.stdin.buffer.read().decode("utf-8", "replace") if options.line == "-" else options.line
@@ -63,7 +66,7 @@ def explain(options: argparse.Namespace) -> int:
 
 
 def layout(options: argparse.Namespace) -> int:
-    """Prints how a file is read; exit code 3 where nothing in it is."""
+    """Print how a file is read; return exit code 3 where no part of it is."""
     from jobs.landing.ingest import LOOK, Sniffer
     from parsers import explanation
     from parsers.rules import load
@@ -84,12 +87,12 @@ def layout(options: argparse.Namespace) -> int:
 
 
 def lint(options: argparse.Namespace) -> int:
-    """Prints what is wrong with the definitions."""
+    """Print what is wrong with the definitions."""
     from parsers.definitions import problems
     from parsers.growth import growth_problems
     from parsers.rules import load
 
-    # only patterns that read their samples are measured
+    # speed is measured only where all patterns match their samples
     found = problems(options.rules) or growth_problems(load(options.rules), processes=min(os.cpu_count() or 1, 4))
     for problem in found:
         print(problem)

@@ -1,4 +1,4 @@
-"""The command `findings`: what is wrong, filtered; or one finding with its evidence among the lines around it."""
+"""The command `findings`: list findings, or show one with its evidence and the lines around it."""
 
 import argparse
 import difflib
@@ -33,9 +33,9 @@ examples:
 """
 OPEN = ("new", "open", "reopened")
 STATUSES = ("open", "new", "reopened", "resolved", "all")
-# of what is resolved and no error, the newest are listed unless they are asked for
+# most resolved findings below error that are listed, unless --status resolved asks for all
 OVER = 10
-# records of a finding that are shown with the records around them; and how far around
+# most records of a finding that are shown with those around them, and the greatest distance in minutes
 ANCHORS = 5
 AROUND_MINUTES = 60
 RAW = 300
@@ -44,7 +44,7 @@ Row = dict[str, Any]
 
 
 def add_arguments(commands: Any) -> None:
-    """Adds `findings` to the command line."""
+    """Add `findings` to the command line."""
     command = add_command(
         commands,
         "findings",
@@ -66,14 +66,14 @@ def add_arguments(commands: Any) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Prints; the exit code. Raises UsageError."""
+    """Print findings and return the exit code. Raises UsageError."""
     names = (
         ("findings", "events") if options.fingerprint else ("findings", "finding_subjects") if options.topic else ("findings",)
     )
     tables = opened(options.tables, names)
     rows = [{"silenced": False, "silence": None, "caused_by": None} | row for row in rows_where(tables, "findings", "true")]
     if options.fingerprint:
-        finding = the_one(options.fingerprint, rows)
+        finding = found_by(options.fingerprint, rows)
         proof, lines = _around(tables, finding, max(options.lines, 0))
         if options.output_format == "json":
             parts = {"proof": [vars(line) for line in proof], "context": [vars(line) for line in lines]}
@@ -84,27 +84,33 @@ def run(options: argparse.Namespace) -> int:
             terminal.show(in_full(finding, proof, lines))
         return errors.CLEAN
     about = _about_topic(tables, options.topic) if options.topic else frozenset()
-    chosen = [row for row in rows if wanted(row, options, about)]
+    selected = [row for row in rows if is_selected(row, options, about)]
     if options.output_format == "json":
-        for row in sorted(chosen, key=worst_first):
+        for row in sorted(selected, key=worst_first):
             print(json.dumps(plain(row | {"silenced": bool(row["silenced"])})))
     elif options.output_format != "text":
-        terminal.show(output.findings(options.output_format, chosen), styled=False)
+        terminal.show(output.findings(options.output_format, selected), styled=False)
     else:
-        terminal.show(listed(chosen, len(rows), everything=options.status == "resolved"))
+        terminal.show(listed(selected, len(rows), everything=options.status == "resolved"))
     return errors.CLEAN
 
 
 def _about_topic(tables: Tables, topic: str) -> frozenset[str]:
-    """Return the fingerprints of findings about a partition of such topics: a finding about several topics names none itself."""
+    """Return the fingerprints of findings with a subject in matching topics.
+
+    A finding about several topics has no topic itself.
+    """
     if not tables.has("finding_subjects"):
         return frozenset()
     rows = tables.query("SELECT DISTINCT fingerprint, topic FROM finding_subjects").rows()
     return frozenset(row["fingerprint"] for row in rows if matches([topic], row["topic"]))
 
 
-def wanted(row: Row, options: argparse.Namespace, about: Container[str] = ()) -> bool:
-    """Return whether the filters accept a finding. about: fingerprints of those about a partition of the topics that are asked for."""
+def is_selected(row: Row, options: argparse.Namespace, about: Container[str] = ()) -> bool:
+    """Return whether the filters select a finding.
+
+    about: fingerprints of findings with a subject in the selected topics.
+    """
     status = {"all": (*OPEN, "resolved"), "open": OPEN}.get(options.status, (options.status,))
     least = SEVERITIES.index(options.severity) if options.severity else 0
     return (
@@ -120,8 +126,12 @@ def _is_named(topic: str | None, glob: str) -> bool:
     return topic is not None and matches([glob], topic)
 
 
-def the_one(fingerprint: str, rows: Sequence[Row]) -> Row:
-    """The finding whose fingerprint begins so, the one that alerts give first. Raises UsageError where it is none, or several."""
+def found_by(fingerprint: str, rows: Sequence[Row]) -> Row:
+    """Return the finding whose fingerprint begins like this.
+
+    Raises UsageError where it is none, or several.
+    The fingerprint that people know (`known_as`) has priority.
+    """
     begin = fingerprint.lower()
     found = [row for row in rows if known_as(row).startswith(begin)] or [
         row for row in rows if row["fingerprint"].startswith(begin)
@@ -138,7 +148,10 @@ def the_one(fingerprint: str, rows: Sequence[Row]) -> Row:
 
 
 def listed(rows: Sequence[Row], known: int, everything: bool = False) -> Iterator[str]:
-    """Findings as lines, the worst first, what is resolved last; every error is among them. known: how many there are without filters."""
+    """Yield findings as lines, the worst first, resolved ones last; every error is listed.
+
+    known: their number without filters.
+    """
     now = sorted((row for row in rows if row["status"] != "resolved"), key=worst_first)
     over = [row for row in rows if row["status"] == "resolved"]
     if not rows:
@@ -163,12 +176,12 @@ def _entry(row: Row) -> Iterator[str]:
 
 
 def span(row: Row) -> str:
-    """`2026-11-20 10:09:12.175 to 10:31:00.000 UTC (21 min 47 s)`"""
+    """Return the time of a finding, such as `2026-11-20 10:09:12.175 to 10:31:00.000 UTC (21 min 47 s)`."""
     return "no time stamps" if row["first_seen"] is None else moments.span(row["first_seen"], row["last_seen"])
 
 
 def when(row: Row) -> str:
-    """Return the span of a resolved finding, and since when an open one lasts."""
+    """Return the span of a resolved finding, or the begin of an open one."""
     if row["status"] == "resolved" or row["first_seen"] is None:
         return span(row)
     seen = f", last seen at {moments.moment(row['last_seen'], row['first_seen'])}" if row["last_seen"] else ""
@@ -180,7 +193,7 @@ def when(row: Row) -> str:
 
 @dataclass(frozen=True)
 class LogLine:
-    """A record among those of all nodes. evidence: it is part of the proof."""
+    """A record of any node. evidence: it is part of the proof."""
 
     ts: datetime | None
     node: int | None
@@ -193,7 +206,7 @@ class LogLine:
 
 
 def _around(tables: Tables, finding: Row, lines: int) -> tuple[list[LogLine], list[LogLine]]:
-    """Return (the finding's records, some of them with the lines of each node just before and after), both by time."""
+    """Return (the finding's records, some of them with lines of each node around), by time."""
     cluster, incarnation = quoted(finding["cluster"]), finding["incarnation"]
     about = f"cluster = {cluster} AND incarnation = {incarnation} AND item = 0"
     of_proof = (
@@ -215,7 +228,10 @@ LINE = "ts, node, file, record_no, record_id, substring(raw, 1, 2000) AS raw"
 
 
 def _neighbours(tables: Tables, about: str, anchor: Row, lines: int) -> list[Row]:
-    """The records around one: of each node by time; without time stamps, of its file by number. about: a condition on the records."""
+    """Return the records around one: by node and time, or by file and number without time stamps.
+
+    about: an SQL condition.
+    """
     ts, file, number = anchor["ts"], quoted(anchor["file"]), anchor["record_no"]
 
     def side(later: bool) -> str:
@@ -235,7 +251,7 @@ def _neighbours(tables: Tables, about: str, anchor: Row, lines: int) -> list[Row
 
 
 def in_full(finding: Row, proof: Sequence[LogLine], lines: Sequence[LogLine]) -> Iterator[str]:
-    """Yield one finding as text: all records that prove it, then what all nodes logged around some of them."""
+    """Yield one finding as text: its records, then what all nodes logged around some of them."""
     yield f"{visible(finding['title'])}"
     yield f"  {finding['severity']}, {finding['status']}, {visible(finding['cluster'])}, {when(finding)}"
     if finding["silenced"]:

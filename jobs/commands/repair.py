@@ -1,8 +1,8 @@
-"""The command `repair`: damaged tables are rebuilt from `events`, or from what is left of their files; what was lost is named.
+"""The command `repair`: rebuild damaged tables from `events` or from their readable files.
 
-A damaged table is set aside (`_damaged/TABLE.N`), never deleted. Its readable rows are written to a new table first, beside the others
-(`_repaired/TABLE`), which then takes its place. `cluster_facts` is set aside before any other table, so that the next opening rebuilds all
-that is derived, also where a repair is interrupted.
+A damaged table is moved to `_damaged/TABLE.N`, never deleted. Its readable rows are first written to a new table, `_repaired/TABLE`, which
+then replaces it. `cluster_facts` is moved before any other table, so that the next run rebuilds all derived tables even if the repair is
+interrupted.
 """
 
 import argparse
@@ -40,7 +40,7 @@ exit codes:
   0 all tables can be read   2 wrong usage, or another run is active
 """
 ASIDE, REPAIRED = "_damaged", "_repaired"
-# tables that hold what is nowhere else -> columns by which a newer file replaces the rows of an older one
+# tables that cannot be derived -> key; of rows with one key, the one in the newest file counts
 KEPT = {
     "events": ("record_id", "item"),
     "passed_over": ("cluster", "record"),
@@ -50,14 +50,14 @@ KEPT = {
     "audit_runs": ("run_id",),
     "checkpoints": ("cluster", "taken_at", "file", "line", "topic", "partition"),
 }
-# findings, and what is about them
+# findings and their subjects
 SUBJECTS = {"findings", "finding_subjects"}
-# what follows where rows of a table are lost
+# table -> consequence of lost rows
 LOSSES = {
-    "events": "the next audit reads them again from logs that are still there",
+    "events": "the next audit reads them again from the logs that still exist",
     "passed_over": "counts of records out of scope are too low until their logs are read again",
-    "findings": "findings that still hold are found again, as new ones",
-    "finding_subjects": "the next audit names what findings that still hold are about",
+    "findings": "findings that are still open are found again, as new ones",
+    "finding_subjects": "the next audit writes the subjects of open findings again",
     "alerts": "messages that were delivered may be sent once more",
     "audit_runs": "the ledger of runs has a gap",
     "checkpoints": "give the outputs of the tools again with --checkpoint",
@@ -65,7 +65,7 @@ LOSSES = {
 
 
 def add_arguments(commands: Any) -> None:
-    """Adds `repair` to the command line."""
+    """Add `repair` to the command line."""
     command = add_command(
         commands, "repair", run, "--tables --rules", summary="rebuild damaged tables; say what was lost", examples=EXAMPLES
     )
@@ -74,7 +74,7 @@ def add_arguments(commands: Any) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Prints what was rebuilt and what was lost; the exit code. Raises UsageError."""
+    """Repair the tables, print what was rebuilt and lost, and return the exit code. Raises UsageError."""
     from jobs.engine import lease, session
 
     root = root_of(options.tables)
@@ -85,15 +85,15 @@ def run(options: argparse.Namespace) -> int:
         raise UsageError(f"--tables {options.tables}: no such folder; give the one that `kafka-audit audit` wrote")
     config = configuration.load(options.config) if options.config else configuration.Config()
     ruleset = ruleset_of(options.rules or config.rules)
-    with lease.held(root, uuid.uuid4().hex[:16], options.wait) as held:
+    with lease.held(root, uuid.uuid4().hex[:16], options.wait) as own_lease:
         with stage("look at all files") as doing:
-            found = damage.examined(root, versions=held.versions, thorough=True)
+            found = damage.examined(root, versions=own_lease.versions, thorough=True)
             doing.note(counted(len(found), "damaged table"))
         lines = [repaired.sentence() for repaired in _repair(folder, found)]
-        held.versions = {}
+        own_lease.versions = {}
         with stage("start Spark"):
             spark = session.start()
-        is_rebuilt = _rebuild(spark, root, ruleset, config, held)
+        is_rebuilt = _rebuild(spark, root, ruleset, config, own_lease)
     if found:
         print("\n".join(lines))
     if is_rebuilt:
@@ -102,12 +102,12 @@ def run(options: argparse.Namespace) -> int:
     return errors.CLEAN
 
 
-def _rebuild(spark: Any, root: str, ruleset: Any, config: Any, held: Any) -> bool:
-    """Opens the tables, and rebuilds what is derived where that is due; whether it was."""
+def _rebuild(spark: Any, root: str, ruleset: Any, config: Any, own_lease: Any) -> bool:
+    """Open the tables and rebuild derived ones where necessary; return whether it was."""
     from jobs import rebuilding
     from jobs.engine.store import Store
 
-    store = Store(spark, root, held.check)
+    store = Store(spark, root, own_lease.check)
     store.open(ruleset)
     if store.is_rebuilding:
         if clusters := store.clusters():
@@ -115,13 +115,16 @@ def _rebuild(spark: Any, root: str, ruleset: Any, config: Any, held: Any) -> boo
                 rebuilding.rebuild(store, clusters, ruleset, config)
                 doing.note(", ".join(clusters))
         store.rebuilt()
-    held.versions = store.versions()
+    own_lease.versions = store.versions()
     return store.is_rebuilding
 
 
 @dataclass(frozen=True)
 class Repaired:
-    """What became of a table. kept: rows; None: it is derived. lost_files: that cannot be read. lost_rows: None: not known how many."""
+    """The result for one table. kept: number of rows; None: it is derived. lost_files: unreadable files.
+
+    lost_rows: None: not known.
+    """
 
     table: str
     why: Sequence[str]
@@ -130,7 +133,7 @@ class Repaired:
     lost_rows: int | None = 0
 
     def sentence(self) -> str:
-        """For people."""
+        """Return the result as a sentence."""
         what = f"{self.table} ({'; '.join(self.why[:2])})"
         if self.kept is None:
             return f"{what}: is derived, and rebuilt from events."
@@ -143,12 +146,15 @@ class Repaired:
 
 
 def _repair(folder: Path, found: Mapping[str, Sequence[str]]) -> list[Repaired]:
-    """Puts tables that can be read in the place of the damaged ones; derived ones are set aside and created by the next opening."""
+    """Replace damaged tables by readable ones.
+
+    Derived tables are moved away, and the next opening creates them.
+    """
     if not found:
         return []
     _set_aside(folder, upgrade.FACTS)
     repaired = []
-    # the ledger of runs and the findings before what is about them
+    # the findings before their subjects
     for table, why in sorted(found.items(), key=lambda one: (one[0] == "finding_subjects", one[0])):
         if table in KEPT:
             repaired.append(_salvage(folder, table, why))
@@ -162,23 +168,23 @@ def _repair(folder: Path, found: Mapping[str, Sequence[str]]) -> list[Repaired]:
 
 
 def _drop_orphans(folder: Path) -> None:
-    """Removes what is said of findings that are lost."""
+    """Remove the subjects of lost findings."""
     from jobs.engine.delta_rs import DeltaRsTables
 
     subjects = _plain(DeltaTable(str(folder / "finding_subjects")).to_pyarrow_table())
-    left = _of_findings(folder, subjects)
-    if left.num_rows < subjects.num_rows and not DeltaRsTables(folder, 0).overwrite("finding_subjects", left):
+    remaining = _of_findings(folder, subjects)
+    if remaining.num_rows < subjects.num_rows and not DeltaRsTables(folder, 0).overwrite("finding_subjects", remaining):
         raise UsageError(f"table finding_subjects under {folder} cannot be written; free space and run the same command again")
 
 
 def _of_findings(folder: Path, subjects: pa.Table) -> pa.Table:
-    """Rows about findings that there are."""
+    """Return the rows of findings that exist."""
     findings = _plain(DeltaTable(str(folder / "findings")).to_pyarrow_table())
     return subjects.filter(pc.is_in(subjects["fingerprint"], value_set=findings["fingerprint"].combine_chunks()))
 
 
 def _forget_versions(folder: Path) -> None:
-    """No run goes back to versions of findings that another table had."""
+    """Delete the recorded versions, because those of findings are now of another table."""
     if "audit_runs" in (path.name for path in folder.iterdir()):
         runs = DeltaTable(str(folder / "audit_runs"))
         if "tables_at" in (one.name for one in runs.schema().fields):
@@ -191,7 +197,7 @@ def _set_aside(folder: Path, table: str) -> None:
 
 
 def _new_aside(folder: Path, table: str) -> Path:
-    """Where a damaged table, or files of it, can be moved to."""
+    """Return a free path to which a damaged table or its files can be moved."""
     (folder / ASIDE).mkdir(exist_ok=True)
     number = 1
     while (folder / ASIDE / f"{table}.{number}").exists():
@@ -200,15 +206,15 @@ def _new_aside(folder: Path, table: str) -> Path:
 
 
 def _salvage(folder: Path, table: str, why: Sequence[str]) -> Repaired:
-    """Leaves the rows of a table that can be read."""
-    # of a log that can be read it is known which files are lost
+    """Keep the readable rows of a table."""
+    # a readable log shows which files are lost
     if all(one.startswith("file ") for one in why) and (repaired := _without_files(folder, table, why)):
         return repaired
     return _rewritten(folder, table, why)
 
 
 def _without_files(folder: Path, table: str, why: Sequence[str]) -> Repaired | None:
-    """Takes the damaged files out of a table; None where delta-rs does not write it."""
+    """Remove the damaged files from a table; None where delta-rs does not write it."""
     log = damage.read_log(folder / table)
     lost = [name for name in log.files if not damage.is_readable(folder / table / name)]
     aside = _new_aside(folder, table)
@@ -226,38 +232,43 @@ def _without_files(folder: Path, table: str, why: Sequence[str]) -> Repaired | N
 
 
 def _rewritten(folder: Path, table: str, why: Sequence[str]) -> Repaired:
-    """Writes the rows that can be read to a new table, and puts it in the place of the old one."""
+    """Write the readable rows to a new table and replace the old one by it."""
     from jobs.engine.delta_rs import DeltaRsTables
 
-    left = _rows(folder / table, damage.read_log(folder / table), table)
+    readable = _rows(folder / table, damage.read_log(folder / table), table)
     new = DeltaRsTables(folder / REPAIRED, 0)
     shutil.rmtree(folder / REPAIRED / table, ignore_errors=True)
     (folder / REPAIRED).mkdir(exist_ok=True)
-    is_written = new.create_as_defined(table) and (left.rows is None or not left.rows.num_rows or new.append(table, left.rows))
+    is_written = new.create_as_defined(table) and (
+        readable.rows is None or not readable.rows.num_rows or new.append(table, readable.rows)
+    )
     if not is_written:
         raise UsageError(f"table {table} cannot be written to {folder / REPAIRED}; free space and run the same command again")
     _set_aside(folder, table)
     (folder / REPAIRED / table).rename(folder / table)
-    kept = 0 if left.rows is None else left.rows.num_rows
-    return Repaired(table, why, kept, left.lost_files, left.lost_rows)
+    kept = 0 if readable.rows is None else readable.rows.num_rows
+    return Repaired(table, why, kept, readable.lost_files, readable.lost_rows)
 
 
 @dataclass(frozen=True)
-class Left:
-    """What is left of a table. lost_rows: None: not known how many."""
+class Readable:
+    """The readable part of a table. lost_rows: None: not known."""
 
     rows: pa.Table | None
     lost_files: int
     lost_rows: int | None
 
 
-def _rows(path: Path, log: Log, table: str) -> Left:
-    """The rows of all files that can be read, the newest first: those of the log, and those that it does not name, for it has a gap."""
+def _rows(path: Path, log: Log, table: str) -> Readable:
+    """Return the rows of all readable files, the newest first.
+
+    Files that the log does not name are read, too, because it may have gaps.
+    """
     named = {name: rows for name, (_, rows) in log.files.items()}
     unnamed: set[str] = set()
     if path.is_dir():
-        there = {str(file.relative_to(path)) for file in path.rglob("*.parquet") if LOG not in file.parts}
-        unnamed = {name for name in there - named.keys() - log.removed if not name.startswith("_")}
+        present = {str(file.relative_to(path)) for file in path.rglob("*.parquet") if LOG not in file.parts}
+        unnamed = {name for name in present - named.keys() - log.removed if not name.startswith("_")}
     lost_files, tables = 0, []
     for name in sorted([*named, *unnamed], key=lambda one: _written_at(path / one), reverse=True):
         try:
@@ -266,7 +277,7 @@ def _rows(path: Path, log: Log, table: str) -> Left:
             if name in named:
                 lost_files += 1
     if not tables:
-        return Left(None, lost_files, None)
+        return Readable(None, lost_files, None)
     columns = schemas.columns(table)
     plain = [_plain(one.select([name for name in one.column_names if name in columns])) for one in tables]
     rows = _of_newest(plain, KEPT[table])
@@ -275,12 +286,12 @@ def _rows(path: Path, log: Log, table: str) -> Left:
     if table == "finding_subjects":
         rows = _of_findings(path.parent, rows)
     if table == "findings" and "known_as" in rows.column_names:
-        # a finding that has another fingerprint now, in an older file
+        # an older file may have a finding under its former fingerprint
         is_renamed = pc.is_in(rows["fingerprint"], value_set=rows["known_as"].combine_chunks().drop_null())
         newest = pc.is_in(rows["fingerprint"], value_set=plain[0]["fingerprint"].combine_chunks())
         rows = rows.filter(pc.or_(pc.invert(is_renamed), newest))
-    # nothing shows any more whether other files were lost, too
-    return Left(rows, lost_files, None if not (path / LOG).is_dir() or lost_files else 0)
+    # without a log nothing shows whether other files were lost, too
+    return Readable(rows, lost_files, None if not (path / LOG).is_dir() or lost_files else 0)
 
 
 def _written_at(path: Path) -> float:
@@ -291,7 +302,7 @@ def _written_at(path: Path) -> float:
 
 
 def _plain(rows: pa.Table) -> pa.Table:
-    """The rows with texts of one type: delta-rs writes some as views."""
+    """Return the rows with one type for texts and moments, because delta-rs writes some texts as views."""
 
     def kind(of: pa.DataType) -> pa.DataType:
         if pa.types.is_string_view(of) or pa.types.is_large_string(of):
@@ -306,14 +317,17 @@ def _plain(rows: pa.Table) -> pa.Table:
 
 
 def _of_newest(tables: Sequence[pa.Table], keys: Sequence[str]) -> pa.Table:
-    """The rows of all tables, the newest first; of rows that have the same keys those of the first table that has any."""
+    """Return the rows of all tables, the newest table first.
+
+    Of rows with one key, those of the first table count.
+    """
     numbered = [
         one.append_column("nth", pa.repeat(pa.scalar(number, pa.int32()), one.num_rows)) for number, one in enumerate(tables)
     ]
     rows = pa.concat_tables(numbered, promote_options="default")
     known = [name for name in keys if name in rows.column_names]
     rows = rows.append_column("place", pa.array(range(rows.num_rows), pa.int64()))
-    # a join passes over nulls: groups are listed instead
+    # a join would skip nulls, so groups are listed instead
     groups = rows.select([*known, "nth", "place"]).group_by(known).aggregate([("nth", "min"), ("place", "list")])
     first = groups["nth_min"].combine_chunks().take(pc.list_parent_indices(groups["place_list"].combine_chunks()))
     places = pc.list_flatten(groups["place_list"].combine_chunks())
@@ -322,12 +336,16 @@ def _of_newest(tables: Sequence[pa.Table], keys: Sequence[str]) -> pa.Table:
 
 
 def _whole(rows: pa.Table) -> pa.Table:
-    """Events without those of records that were cut short and are whole in another file."""
+    """Return events without those of records that were cut short and are whole in another file."""
     from jobs.landing.events import LONGEST_CUT, cut_short, firsts
 
     if "ends_file" not in rows.column_names:
         return rows
     ends = [one for one in firsts(rows.filter(pc.fill_null(rows["ends_file"], False))) if one.ts and len(one.raw) <= LONGEST_CUT]
     moments = pa.array(sorted({one.ts for one in ends if one.ts}), rows.schema.field("ts").type)
-    gone = cut_short(ends, firsts(rows.filter(pc.is_in(rows["ts"], value_set=moments)))) if ends else set()
-    return rows.filter(pc.invert(pc.is_in(rows["record_id"], value_set=pa.array(sorted(gone), pa.string())))) if gone else rows
+    incomplete = cut_short(ends, firsts(rows.filter(pc.is_in(rows["ts"], value_set=moments)))) if ends else set()
+    return (
+        rows.filter(pc.invert(pc.is_in(rows["record_id"], value_set=pa.array(sorted(incomplete), pa.string()))))
+        if incomplete
+        else rows
+    )

@@ -1,4 +1,7 @@
-"""The command `demo`: audits a bundled incident and writes a report; it needs no logs, no Java and no network."""
+"""The command `demo`: audits a bundled incident and writes a report.
+
+It needs no logs, no Java and no network.
+"""
 
 import argparse
 import sys

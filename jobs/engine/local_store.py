@@ -171,7 +171,7 @@ class LocalStore(RunTables):
 
     def _merge_changes(self, changes: Any) -> None:
         if not self._delta_rs.merge(
-            "events", Relation.of(changes).table(), EVENT, EVENTS.names, f"v.{rereading.CHANGE} = '{rereading.GONE}'"
+            "events", Relation.of(changes).table(), EVENT, EVENTS.names, f"v.{rereading.CHANGE} = '{rereading.REMOVED}'"
         ):
             raise self._not_written("events")
 
@@ -280,7 +280,7 @@ class LocalStore(RunTables):
 
         usable = [file for file in files if file.usable]
         if sum(file.length for file in usable) < SOONER_HERE:
-            return events.parsed_here(usable, ruleset, days)
+            return events.parsed_in_process(usable, ruleset, days)
         from jobs.engine.parsing import OnPool
 
         parser = Parser(ruleset)

@@ -72,7 +72,7 @@ class OnPool:
     def _of(self, table: str) -> list[Landing]:
         return [one for one in self._landings if one.table == table]
 
-    def copies(self, table: str, landed: events.Landed) -> tuple[pa.Table, int]:
+    def duplicates(self, table: str, landed: events.StoredRecords) -> tuple[pa.Table, int]:
         """Return the duplicates as rows (number of a block, place in it), and how many they are."""
         ids = f"(SELECT * FROM read_parquet([{', '.join(text(str(one.ids)) for one in self._of(table))}]))"
         tables = LocalTables(str(self._root))
@@ -105,7 +105,7 @@ class OnPool:
         return events.firsts(rows)
 
     def append(self, store: Any, table: str, dropped: pa.Table, cut_short: set[str], after: int) -> Counter[str]:
-        """Commit the remaining rows to a table and return the number of records by kind. dropped: as `copies` returns it."""
+        """Commit the remaining rows to a table and return the number of records by kind. dropped: as `duplicates` returns it."""
         by_number = defaultdict[int, list[int]](list)
         for number, place in zip(*(dropped[name].to_pylist() for name in ("number", "place")), strict=True):
             by_number[number].append(place)

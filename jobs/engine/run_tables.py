@@ -446,13 +446,13 @@ class RunTables(ABC):
         if whole:
             self.delete(upgrade.FACTS, of_clusters(whole))
         if changes is not None and ids:
-            passed = rereading.passed_over(to_table(where(changes, one_of(rereading.CHANGE, [rereading.PASSED]))))
+            passed = rereading.passed_over(to_table(where(changes, one_of(rereading.CHANGE, [rereading.OUT_OF_SCOPE]))))
             if passed.num_rows:
                 known = to_table(self.read("passed_over", set(passed["cluster"].to_pylist()), EVERY, list(KEYS["passed_over"])))
                 if (new := lacking(passed, known, KEYS["passed_over"])).num_rows:
                     self.append("passed_over", new)
             self.guard()
-            self._merge_changes(where(changes, ~one_of(rereading.CHANGE, [rereading.PASSED])))
+            self._merge_changes(where(changes, ~one_of(rereading.CHANGE, [rereading.OUT_OF_SCOPE])))
             self._is_written("events")
         return records, len(ids)
 

@@ -258,7 +258,7 @@ class Store(RunTables):
 
     def _merge_changes(self, changes: Frame) -> None:
         """Writes rows with the columns of `rereading.CHANGES` in one commit."""
-        removed = f"new_{rereading.CHANGE} = '{rereading.GONE}'"
+        removed = f"new_{rereading.CHANGE} = '{rereading.REMOVED}'"
         names, values = (", ".join(f"{prefix}{name}" for name in EVENTS.names) for prefix in ("", "new_"))
         clauses = (
             f"WHEN MATCHED AND {removed} THEN DELETE",
@@ -478,10 +478,10 @@ class Store(RunTables):
         from jobs.landing import events, ingest
         from parsers.events import Parser
 
-        if not remote and events.are_few(files):
-            return events.parsed_here(files, ruleset, days)
+        if not remote and events.are_small(files):
+            return events.parsed_in_process(files, ruleset, days)
         # workers of Spark Connect have another working directory
-        parser, usable = Parser(ruleset), [ingest.anywhere(file) for file in files if file.usable]
+        parser, usable = Parser(ruleset), [ingest.absolute(file) for file in files if file.usable]
         size = ingest.split_size(usable, ingest.CORES_OF_CLUSTER)
         return events.OnWorkers(self.spark, ingest.splits(usable, parser, size), parser, days, remote)
 

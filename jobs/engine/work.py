@@ -104,7 +104,7 @@ def rewrite(one: Landing, dropped: Mapping[int, Sequence[int]], cut_short: set[s
     counts = Counter[str]()
     try:
         for group, number in enumerate(one.numbers):
-            rows = events.left(source.read_row_group(group), table_schema(one.table), dropped.get(number, ()), cut_short)
+            rows = events.remaining(source.read_row_group(group), table_schema(one.table), dropped.get(number, ()), cut_short)
             target.add(rows)
             counts += events.counted(one.table, rows)
         file = target.close()

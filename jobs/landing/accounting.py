@@ -1,4 +1,4 @@
-"""Accounts for every file and every line that a run was given: rows of table `inputs`, and sentences for people. Pure."""
+"""Account for every given file and line: rows of table `inputs`, and sentences for people. Pure."""
 
 import fnmatch
 import json
@@ -15,9 +15,9 @@ from parsers.explanation import counted, visible
 if TYPE_CHECKING:
     from jobs.landing.ingest import LogFile
 
-# kinds of files that are not read -> the reason, where the file has none of its own
-SKIPPED = {"empty": "it is empty", "unrelated": "it holds no Kafka log record", "skipped": "it is no file", "unreadable": ""}
-# the kinds that lines are counted as; their sum is the number of lines
+# kinds of files that are not read -> the reason, for a file without a reason of its own
+SKIPPED = {"empty": "it is empty", "unrelated": "it has no Kafka log record", "skipped": "it is no file", "unreadable": ""}
+# kinds that lines are counted as; they sum up to the number of lines
 COUNTED = ("records", "other_records", "continuation_lines", "lines_without_record")
 SHOWN = 5
 LONGEST_SAMPLE = 80
@@ -27,10 +27,10 @@ _TRY = "`kafka-audit layout FILE` shows how it is read and proposes a Conversion
 
 
 def looks_like(text: str) -> str:
-    """Return in a few words what a text without records is. text: its beginning."""
+    """Return a short description of a text without records. text: its beginning."""
     lines = [line for line in text.replace("\r", "\n").split("\n") if line.strip()]
     if not lines:
-        return "it holds blank lines only"
+        return "it has only blank lines"
     first = lines[0].strip()
     sample = visible(first[:LONGEST_SAMPLE]) + ("…" if len(first) > LONGEST_SAMPLE else "")
     odd = sum((not c.isprintable() and c not in "\t\n\r") or c == "\ufffd" for c in text[:4096])
@@ -42,7 +42,7 @@ def looks_like(text: str) -> str:
         except (ValueError, RecursionError, TypeError):
             names = []
         if first[0] == "{" and names:
-            return f"it looks like JSON with the keys {', '.join(visible(str(name)[:40]) for name in names[:SHOWN])}, none of which holds a log line"
+            return f"it looks like JSON with the keys {', '.join(visible(str(name)[:40]) for name in names[:SHOWN])}, none of which contains a log line"
     if any(_GC.match(line) for line in lines[:20]):
         return "it looks like a log of Java's garbage collection"
     if first[0] == "<":
@@ -53,9 +53,9 @@ def looks_like(text: str) -> str:
 
 
 def rows(files: Sequence["LogFile"], counts: Mapping[int, Counter[str]], run_id: str) -> list[dict[str, Any]]:
-    """Return rows of `inputs`. counts: number of a file among those that are read -> its lines, begun, continued, foreign, cut.
+    """Return rows of `inputs`. Raises ConservationError where a line is not accounted for.
 
-    Raises ConservationError where a line is not accounted for.
+    counts: number of a file among those that are read -> its lines, begun, continued, foreign, cut.
     """
     found, number = [], 0
     for file in files:
@@ -71,26 +71,26 @@ def rows(files: Sequence["LogFile"], counts: Mapping[int, Counter[str]], run_id:
             "reason": file.why or SKIPPED.get(file.kind) or None,
         }
         if file.usable:
-            told = counts.get(number, Counter())
+            count = counts.get(number, Counter())
             number += 1
             row |= {
-                "lines": told["lines"],
-                "records": told["begun"] - told["foreign"],
-                "other_records": told["foreign"],
-                "continuation_lines": told["continued"],
-                "lines_without_record": told["lines"] - told["begun"] - told["continued"],
-                "cut_records": told["cut"],
+                "lines": count["lines"],
+                "records": count["begun"] - count["foreign"],
+                "other_records": count["foreign"],
+                "continuation_lines": count["continued"],
+                "lines_without_record": count["lines"] - count["begun"] - count["continued"],
+                "cut_records": count["cut"],
             }
             if min(row[name] for name in COUNTED) < 0 or sum(row[name] for name in COUNTED) != row["lines"]:
                 raise ConservationError(
-                    f"not every line of {row['file']} is accounted for: {dict(told)}; please report this with the log"
+                    f"not every line of {row['file']} is accounted for: {dict(count)}; please report this with the log"
                 )
         found.append(row)
     return found
 
 
 def read_as(file: "LogFile") -> str | None:
-    """`tar.gz, layout kafka`; None where nothing was read."""
+    """Return how a file was read, such as `tar.gz, layout kafka`; None where it was not read."""
     if file.kind == "checkpoint":
         return ", ".join(filter(None, [archives.read_as(file.layers), "output of one of Kafka's tools"]))
     if not file.usable:
@@ -99,17 +99,17 @@ def read_as(file: "LogFile") -> str | None:
 
 
 def sentences(inputs: Iterable[Mapping[str, Any]]) -> list[str]:
-    """What was read of one cluster, and what was skipped."""
+    """Return sentences about what was read of one cluster and what was skipped."""
     inputs = list(inputs)
     logs = [row for row in inputs if row.get("lines") is not None]
     totals = {name: sum(row[name] for row in logs) for name in ("lines", *COUNTED)}
-    told = [
+    parts = [
         counted(totals["records"], "record"),
         counted(totals["continuation_lines"], "continuation line"),
         f"{counted(totals['other_records'], 'record')} of other programs",
         f"{counted(totals['lines_without_record'], 'line')} without a record",
     ]
-    found = [f"Read: {counted(len(logs), 'log')}, {counted(totals['lines'], 'line')} = {' + '.join(told)}."]
+    found = [f"Read: {counted(len(logs), 'log')}, {counted(totals['lines'], 'line')} = {' + '.join(parts)}."]
     kinds = Counter[str]()
     for row in inputs:
         kinds[row["kind"]] += row["files"]
@@ -125,18 +125,18 @@ def sentences(inputs: Iterable[Mapping[str, Any]]) -> list[str]:
     return found
 
 
-def gave_nothing(given: Iterable[str], files: Sequence["LogFile"]) -> list[str]:
-    """Return a sentence for each given path without a log or an output of a tool: what it looked like, and what to try."""
+def without_logs(given: Iterable[str], files: Sequence["LogFile"]) -> list[str]:
+    """Return a sentence for each given path without logs: what it looks like, and what to try."""
     found = []
     for one in given:
         mine = [file for file in files if _is_of(file, one)]
         if any(file.usable or file.kind == "checkpoint" for file in mine) or any(file.kind == "unreadable" for file in mine):
-            continue  # unreadable files are named anyway
+            continue  # unreadable files are reported elsewhere
         number = sum(file.alike for file in mine)
         example = max(mine, key=lambda file: file.kind == "unrelated", default=None)
         why = (example.why or SKIPPED[example.kind]) if example else "no file with a Kafka log record is in it"
         if example is not None and number > 1:
-            why = f"none of its {number:,} files holds a Kafka log record; of {visible(example.name)}, for one, {why}"
+            why = f"none of its {number:,} files has a Kafka log record; for example, {visible(example.name)}: {why}"
         found.append(
             f"{visible(one)}: nothing was read: {why}. {_TRY}"
             if example and example.kind == "unrelated"
@@ -146,7 +146,7 @@ def gave_nothing(given: Iterable[str], files: Sequence["LogFile"]) -> list[str]:
 
 
 def _is_of(file: "LogFile", given: str) -> bool:
-    """Whether a file was found at a path that was given: the file itself, or a folder or glob."""
+    """Return whether a file was found at a given path, which may be a folder or a glob."""
     if file.given:
         return file.given == given
     path, one = os.path.normpath(file.path), os.path.normpath(given)
@@ -156,6 +156,6 @@ def _is_of(file: "LogFile", given: str) -> bool:
         return True
     if not re.search(r"[*?\[]", one):
         return False
-    # it may match a folder above the file; `**/` is any number of folders, none among them
+    # the glob may match a folder above the file; `**/` matches zero or more folders
     glob, parts = one.replace("**/", "*"), path.split("/")
     return any(fnmatch.fnmatch("/".join(parts[:end]), glob) for end in range(1, len(parts) + 1))

@@ -1,7 +1,8 @@
-"""Open compressed files, archives and encodings, which are recognised by content. Limits stop a file that expands without end.
+"""Open compressed files, archives and encodings, which are recognised by content.
 
-Everything is read as a stream. Nothing is unpacked to disk, except an archive within an archive that must be read from its end: a temporary
-file of bounded size holds it. Names of members are only shown: no file is ever written under them.
+Limits stop a file that expands without end.
+Everything is read as a stream. Nothing is unpacked to disk, except an archive within an archive that must be read from its end: it is copied
+to a temporary file of bounded size. Names of members are only shown; no file is ever written under them.
 """
 
 import bz2
@@ -29,7 +30,7 @@ from typing import Any, BinaryIO
 from jobs.landing import seven_zip
 from parsers.explanation import visible
 
-# bytes that tell a codec: RFC 1952 and 8878, the .xz and .lz4 frame formats, bzip2's block header
+# first bytes of each codec: RFC 1952 and 8878, the .xz and .lz4 frame formats, bzip2's block header
 _MAGIC = (
     ("gz", re.compile(rb"\x1f\x8b")),
     ("zst", re.compile(rb"\x28\xb5\x2f\xfd")),
@@ -37,33 +38,33 @@ _MAGIC = (
     ("bz2", re.compile(rb"BZh[1-9](?:1AY&SY|\x17rE8P\x90)")),
     ("lz4", re.compile(rb"\x04\x22\x4d\x18")),
 )
-# formats that are not unpacked, and what to do with them
+# formats that are not unpacked, and their names in messages
 _FOREIGN = (
     (re.compile(rb"Rar!\x1a\x07"), "a .rar"),
     (re.compile(rb"\x1f\x9d"), "a .Z"),
 )
 _SEVEN_ZIP = re.compile(rb"7z\xbc\xaf\x27\x1c")
 _ZIP = re.compile(rb"PK\x03\x04|PK\x05\x06\x00")
-# zip files that hold programs or documents
+# zip files of programs or documents
 NO_LOGS = re.compile(r".*\.(?:jar|war|ear|whl|apk|docx|xlsx|pptx|odt|ods|epub)", re.IGNORECASE)
-# archives within each other, and all layers of one text
+# most archives within each other, and most layers of one text
 MOST_ARCHIVES, MOST_LAYERS = 2, 6
-# bytes that show what a stream is: of a tar the first header
+# first bytes that identify a stream; a tar needs its first header
 _BEGINNING = 64 * 1024
 # suffixes of a codec; a file with other content is reported
 SUFFIXES = {f".{codec}": codec for codec, _ in _MAGIC}
-# bytes of text over which the ratio is measured
+# the ratio is measured over this many bytes of text
 WINDOW = 64 * 1024 * 1024
 # a log has at least one line of its own in this many bytes
 BYTES_PER_LINE = 64 * 1024
-# factor on the allowed ratio of the whole file where its lines differ
+# a file whose lines differ may exceed the ratio by this factor
 DIFFERENT_LINES = 25
 # bytes that are unpacked at once
 _PIECE = 1024 * 1024
 
 
 class UnreadableError(OSError):
-    """A layer is recognised and cannot be read. The text says why, and what to do."""
+    """A layer is recognised but cannot be read. The text says why, and what to do."""
 
 
 class LimitError(OSError):
@@ -79,8 +80,8 @@ class Limits:
     """Bounds of one packed file.
 
     unpacked   bytes of its text
-    ratio      text to packed bytes where the text repeats itself; 25 times as much is allowed where it does not
-    temporary  bytes of a temporary file: of standard input, and of an archive in an archive that is read from its end
+    ratio      text to packed bytes where the text repeats itself; DIFFERENT_LINES times as much where it does not
+    temporary  bytes of a temporary file: a copy of standard input, or of an archive in an archive that is read from its end
     """
 
     unpacked: int = 100 * 10**9
@@ -92,9 +93,9 @@ LIMITS = Limits()
 
 
 class Meter:
-    """Compares what a codec gives with what it takes. Raises LimitError.
+    """Compares the size of a text with its packed size. Raises LimitError.
 
-    A long text of equal bytes or lines in few packed bytes is no log. A log is allowed to pack well: its lines have time stamps.
+    A small packed file with a long text of equal bytes or lines is no log. A log may pack well, because its lines differ by their time stamps.
     """
 
     def __init__(self, limits: Limits) -> None:
@@ -102,11 +103,11 @@ class Meter:
         self.packed = self.unpacked = 0
         self._window_ends, self._packed_before = WINDOW, 0
         self.is_exceeded = False
-        # bytes of a window that follows one with too high a ratio
+        # lines of the current window, if the ratio of the previous one was too high
         self._lines: set[bytes] | None = None
 
     def count(self, text: bytes) -> None:
-        """Adds a piece of text."""
+        """Add a piece of text."""
         self.unpacked += len(text)
         if self.unpacked > self.limits.unpacked:
             self.is_exceeded = True
@@ -127,14 +128,14 @@ class Meter:
         if (is_dense and repeats) or (self.unpacked > 4 * WINDOW and self.packed * ratio * DIFFERENT_LINES < self.unpacked):
             self.is_exceeded = True
             raise LimitError(
-                f"it is no log: {self.unpacked >> 20:,} MB of repeated text come from {self.packed / 2**20:.1f} MB; if it is one, "
+                f"it is no log: {self.unpacked >> 20:,} MB of repeated text in {self.packed / 2**20:.1f} MB; if it is one, "
                 "raise `ratio` in [limits] of audit.toml"
             )
         self._lines = set() if is_dense else None
 
 
 class _Counted(io.RawIOBase):
-    """Packed bytes on their way to a codec."""
+    """Counts the packed bytes that a codec reads."""
 
     def __init__(self, stream: BinaryIO, meter: Meter) -> None:
         self._stream, self._meter = stream, meter
@@ -217,21 +218,27 @@ _LONGEST_NAME = 1024 * 1024
 
 @dataclass(frozen=True)
 class Member:
-    """A file of an archive. kind: tar, zip or 7z. number: its place among all entries, as names may be there twice."""
+    """A file of an archive. kind: tar, zip or 7z.
+
+    number: its place among all entries, because a name may occur twice.
+    """
 
     kind: str
     number: int
     name: str
 
 
-# what is around a text, the outermost first: a codec, a member of an archive, an encoding
+# a codec, a member of an archive or an encoding; Layers: around a text, the outermost first
 Layer = str | Member
 Layers = tuple[Layer, ...]
 
 
 @dataclass
 class Opened:
-    """A text, or a layer that cannot be read: then stream is None, and why and error say what is wrong. layers: around it."""
+    """A text, or a layer that cannot be read. layers: those around it.
+
+    Of an unreadable layer stream is None, and why and error say what is wrong.
+    """
 
     layers: Layers
     stream: BinaryIO | None = None
@@ -240,13 +247,13 @@ class Opened:
 
 
 def name_of(path: str, layers: Layers) -> str:
-    """`bundle.tar.gz!/broker-1/server.log`"""
+    """Return the name of a text, such as `bundle.tar.gz!/broker-1/server.log`."""
     return "!/".join([path, *(layer.name for layer in layers if isinstance(layer, Member))])
 
 
 def read_as(layers: Layers) -> str:
-    """`tar.gz, gz, UTF-16`, the innermost last; empty for a plain text."""
-    told: list[str] = []
+    """Return the layers as `tar.gz, gz, UTF-16`, the innermost last; empty for a plain text."""
+    kinds: list[str] = []
     for layer in layers:
         kind = (
             layer.kind
@@ -255,15 +262,15 @@ def read_as(layers: Layers) -> str:
             if "utf" in layer
             else layer
         )
-        if isinstance(layer, Member) and layer.kind == "tar" and told and told[-1] in _CODECS:
-            told[-1] = f"tar.{told[-1]}"
+        if isinstance(layer, Member) and layer.kind == "tar" and kinds and kinds[-1] in _CODECS:
+            kinds[-1] = f"tar.{kinds[-1]}"
         else:
-            told.append(kind)
-    return ", ".join(told)
+            kinds.append(kind)
+    return ", ".join(kinds)
 
 
 class _Peeked(io.RawIOBase):
-    """A stream whose beginning is known already."""
+    """A stream whose beginning was read before."""
 
     def __init__(self, beginning: bytes, stream: BinaryIO) -> None:
         self._beginning, self._stream = beginning, stream
@@ -283,7 +290,7 @@ class _Peeked(io.RawIOBase):
 
 
 class _Transcoded(io.RawIOBase):
-    """UTF-16 as UTF-8, without its mark."""
+    """Converts UTF-16 to UTF-8 and drops the byte order mark."""
 
     def __init__(self, encoding: str, stream: BinaryIO) -> None:
         self._decoder, self._stream = codecs.getincrementaldecoder(encoding)("replace"), stream
@@ -311,7 +318,10 @@ class _Transcoded(io.RawIOBase):
 
 
 def utf_16(beginning: bytes) -> str | None:
-    """Return the encoding of a text that begins with these bytes: by its mark, else by zeros in every other byte."""
+    """Return the UTF-16 encoding of a text: by its byte order mark, else by zeros in every other byte.
+
+    None: another encoding.
+    """
     if beginning.startswith((b"\xff\xfe", b"\xfe\xff")):
         return "utf-16-le" if beginning[:1] == b"\xff" else "utf-16-be"
     even, odd = beginning[: 2 * (len(beginning) // 2) : 2], beginning[1::2]
@@ -324,7 +334,7 @@ def utf_16(beginning: bytes) -> str | None:
 
 
 def _is_tar(beginning: bytes) -> bool:
-    """Whether the checksum of the first header is right: older forms have no other mark."""
+    """Return whether the checksum of the first header is right, the only mark of older forms."""
     try:
         tarfile.TarInfo.frombuf(beginning[: tarfile.BLOCKSIZE], "utf-8", "surrogateescape")
     except tarfile.HeaderError:
@@ -333,12 +343,15 @@ def _is_tar(beginning: bytes) -> bool:
 
 
 def codec_of(beginning: bytes) -> str | None:
-    """The codec of a file that begins with these bytes."""
+    """Return the codec of a file that begins with these bytes; None: it has none."""
     return next((codec for codec, magic in _MAGIC if magic.match(beginning)), None)
 
 
 class _Entry(tarfile.TarInfo):
-    """A header of a tar. Raises HeaderError where it is damaged, in the middle of an archive, too, and where its name is megabytes long."""
+    """A header of a tar.
+
+    Raises HeaderError where it is damaged, wherever it is, and where its name is megabytes long.
+    """
 
     @classmethod
     def frombuf(cls, buf: bytes | bytearray, encoding: str, errors: str) -> "_Entry":
@@ -358,12 +371,12 @@ class _Entry(tarfile.TarInfo):
 def _entries(archive: tarfile.TarFile) -> Iterator[tarfile.TarInfo]:
     while (entry := archive.next()) is not None:
         yield entry
-        # it keeps all of them
+        # tarfile would keep all members in memory
         archive.members.clear()  # type: ignore[attr-defined]
 
 
 def _rewound(stream: BinaryIO) -> bool:
-    """Whether the stream is at its beginning again."""
+    """Rewind a stream and return whether that was possible."""
     if not stream.seekable():
         return False
     stream.seek(0)
@@ -372,7 +385,7 @@ def _rewound(stream: BinaryIO) -> bool:
 
 @contextmanager
 def _seekable(stream: BinaryIO, limits: Limits) -> Iterator[BinaryIO]:
-    """The same bytes; those of a stream in a temporary file."""
+    """Yield a seekable stream of the same bytes: the stream itself, or a temporary file."""
     if stream.seekable():
         yield stream
         return
@@ -383,7 +396,7 @@ def _seekable(stream: BinaryIO, limits: Limits) -> Iterator[BinaryIO]:
 
 
 def copy(stream: BinaryIO, into: BinaryIO, most: int) -> None:
-    """Copies a stream. Raises LimitError where it is longer than so many bytes."""
+    """Copy a stream. Raises LimitError where it is longer than `most` bytes."""
     while piece := stream.read(_PIECE):
         most -= len(piece)
         if most < 0:
@@ -394,7 +407,7 @@ def copy(stream: BinaryIO, into: BinaryIO, most: int) -> None:
 
 
 def _why(error: Exception, kind: str = "") -> str:
-    """What is wrong, as a sentence."""
+    """Return what is wrong, as one line."""
     if isinstance(error, LimitError | DamagedError | UnreadableError):
         return str(error)
     if isinstance(error, OSError) and error.strerror:
@@ -403,7 +416,7 @@ def _why(error: Exception, kind: str = "") -> str:
 
 
 def _why_after(error: Exception, kind: str, last: str) -> str:
-    """What is wrong with an archive, and with what member it ended."""
+    """Return what is wrong with an archive, and the last member that could be read."""
     if isinstance(error, UnreadableError) and not last:
         return str(error)
     return f"{_why(error, kind)}{f', after its member {last}' if last else ''}; what follows is skipped"
@@ -411,7 +424,10 @@ def _why_after(error: Exception, kind: str, last: str) -> str:
 
 @contextmanager
 def _unpacking(file: BinaryIO) -> Iterator[Callable[[int], bytes]]:
-    """Reads the tar that a process of its own writes of a .7z. What it cannot read raises UnreadableError."""
+    """Read the tar into which a child process converts a .7z.
+
+    Reading raises UnreadableError where the child fails.
+    """
     process = subprocess.Popen(
         [sys.executable, "-m", seven_zip.__name__],
         stdin=file,
@@ -426,8 +442,8 @@ def _unpacking(file: BinaryIO) -> Iterator[Callable[[int], bytes]]:
     def read(size: int) -> bytes:
         data = output.read(size)
         if not data and (code := process.wait()):
-            told = errors.read(1000).decode("utf-8", "replace").strip().rpartition("\n")[2] if code > 0 else ""
-            raise UnreadableError(told or "reading the .7z takes too much memory or time; unpack it")
+            message = errors.read(1000).decode("utf-8", "replace").strip().rpartition("\n")[2] if code > 0 else ""
+            raise UnreadableError(message or "reading the .7z takes too much memory or time; unpack it")
         return data
 
     try:
@@ -442,7 +458,7 @@ def _unpacking(file: BinaryIO) -> Iterator[Callable[[int], bytes]]:
 class _Walk:
     """Walks a file and everything that is packed in it, once and in order.
 
-    limits: of the file. One meter counts all members of a depth, so that many small members count like a large one.
+    One meter counts all members of a depth, so that the limits apply to the sum of small members.
     """
 
     def __init__(self, path: Path, limits: Limits) -> None:
@@ -450,7 +466,10 @@ class _Walk:
         self._meters: dict[int, Meter] = {}
 
     def texts(self) -> Iterator[Opened]:
-        """Yield each text, and each layer that cannot be read. A stream is valid until the next one is yielded. Raises OSError where the file cannot be opened."""
+        """Yield each text, and each layer that cannot be read. Raises OSError where the file cannot be opened.
+
+        A stream is valid until the next one is yielded.
+        """
         with self._path.open("rb") as stream:
             yield from self._inside(stream, ())
 
@@ -458,7 +477,7 @@ class _Walk:
         return self._meters.setdefault(depth, Meter(self._limits))
 
     def _inside(self, stream: BinaryIO, layers: Layers) -> Iterator[Opened]:
-        """The texts in a stream. layers: around it."""
+        """Yield the texts in a stream. layers: those around it."""
         try:
             beginning = stream.read(_BEGINNING)
         except OSError as error:
@@ -473,7 +492,7 @@ class _Walk:
             yield from self._inside(self._unpacked(codec, stream, len(layers)), (*layers, codec))
         elif (
             (is_7z := _SEVEN_ZIP.match(beginning))
-            or (is_zip := _ZIP.match(beginning) and not self._holds_no_logs(layers))
+            or (is_zip := _ZIP.match(beginning) and not self._has_no_logs(layers))
             or _is_tar(beginning)
         ):
             if sum(isinstance(layer, Member) for layer in layers) >= MOST_ARCHIVES:
@@ -489,7 +508,7 @@ class _Walk:
         else:
             yield Opened(layers, stream)
 
-    def _holds_no_logs(self, layers: Layers) -> bool:
+    def _has_no_logs(self, layers: Layers) -> bool:
         names = [layer.name for layer in layers if isinstance(layer, Member)]
         return NO_LOGS.fullmatch(names[-1] if names else self._path.name) is not None
 
@@ -515,14 +534,14 @@ class _Walk:
             yield Opened(layers, why=_why_after(error, kind, last))
 
     def _7z(self, stream: BinaryIO, layers: Layers) -> Iterator[Opened]:
-        """As a tar that another process writes; see jobs.landing.seven_zip."""
+        """Yield the texts of a .7z, which a child process converts to a tar (jobs.landing.seven_zip)."""
         if importlib.util.find_spec("py7zr") is None:
             yield Opened(layers, why="it is a .7z; unpack it, or install kafka-nightly-audit[7z]")
             return
         try:
             with _seekable(stream, self._limits) as file, _unpacking(file) as read:
                 meter = self._meter(len(layers))
-                # its codecs take what they like of it, so that all of it counts from the beginning
+                # its codecs read in any order, so the whole size counts from the beginning
                 meter.packed += file.seek(0, io.SEEK_END)
                 unpacked = _Unpacked("7z", read, io.BytesIO(), meter)
                 yield from self._tar(io.BufferedReader(unpacked, _PIECE), layers, "7z")
@@ -564,22 +583,22 @@ class _Walk:
 
 
 def walk(path: Path, limits: Limits = LIMITS) -> Iterator[Opened]:
-    """Yield every text in a file: its own or the packed ones; also each layer that cannot be read.
+    """Yield every text in a file, its own or the packed ones, and each layer that cannot be read.
 
     A stream is valid until the next one is yielded. Raises OSError where the file cannot be opened.
     """
     return _Walk(path, limits).texts()
 
 
-class _Going(threading.local):
-    """A walk that continues after a member, one in each thread, so that an archive is read once, from its beginning."""
+class _OpenWalk(threading.local):
+    """A walk that continues after a member, one per thread, so that an archive is read only once."""
 
     key: Any = None
     texts: Iterator[Opened] | None = None
     place: tuple[int, ...] = ()
 
     def to(self, path: Path, layers: Layers, limits: Limits) -> Opened | None:
-        """The text with these layers."""
+        """Return the text with these layers; None where there is none any more."""
         status = path.stat()
         key = (path, limits, status.st_ino, status.st_size, status.st_mtime_ns, threading.get_ident())
         place = _place(layers)
@@ -595,11 +614,11 @@ class _Going(threading.local):
         return None
 
     def end(self) -> None:
-        """Closes the archive."""
+        """Close the archive."""
         self.key, self.texts, self.place = None, None, ()
 
 
-_going = _Going()
+_open_walk = _OpenWalk()
 
 
 def _place(layers: Layers) -> tuple[int, ...]:
@@ -608,7 +627,10 @@ def _place(layers: Layers) -> tuple[int, ...]:
 
 @contextmanager
 def open_text(path: Path, layers: Layers = (), limits: Limits = LIMITS) -> Iterator[BinaryIO]:
-    """Return a text of a file. A packed one is a stream that is read once, from its beginning. Raises OSError, also while it is read."""
+    """Open a text of a file. A packed text can only be read once, from its beginning.
+
+    Raises OSError, also while it is read.
+    """
     if not layers:
         with path.open("rb") as stream:
             yield stream
@@ -620,11 +642,11 @@ def open_text(path: Path, layers: Layers = (), limits: Limits = LIMITS) -> Itera
             yield opened.stream
             return
         return
-    found = _going.to(path, layers, limits)
+    found = _open_walk.to(path, layers, limits)
     if found is None or found.stream is None:
         raise (found and found.error) or DamagedError(found.why if found else "it has changed")
     try:
         yield found.stream
     except BaseException:
-        _going.end()
+        _open_walk.end()
         raise

@@ -1,9 +1,12 @@
-"""Read the outputs of Kafka's tools about partitions at one moment, and compare them with the timelines. Pure.
+"""Read outputs of Kafka's tools about partitions, and compare them with the timelines. Pure.
 
-Read are kafka-topics --describe (every form, also --under-replicated-partitions and the like, and copied from a terminal or a mail), the
-partition states and assignments of zookeeper-shell, partitions as kafka-metadata-shell prints them, the assignments that
-kafka-reassign-partitions prints, and the quorum of kafka-metadata-quorum describe, which is that of a partition, too: of the metadata log. A tool prints no time, but for zookeeper-shell: the caller says when it
-was run, or the file's name does.
+The tools and what is read of their outputs:
+  kafka-topics --describe       every form, also --under-replicated-partitions, and copied from a terminal or a mail
+  zookeeper-shell               partition states and assignments
+  kafka-metadata-shell          partitions
+  kafka-reassign-partitions     assignments
+  kafka-metadata-quorum         the quorum, as the partition of the metadata log
+Only zookeeper-shell prints a time. The caller or the file's name says when another tool was run.
 """
 
 import json
@@ -15,14 +18,14 @@ from typing import Any
 
 Row = Mapping[str, Any]
 
-# names of the columns of kafka-topics --describe, 0.8 to 4.x and Confluent's; tabs or, from a terminal, blanks separate them
+# columns of kafka-topics --describe, 0.8 to 4.x and Confluent's, separated by tabs or, on a terminal, blanks
 COLUMNS = (
     "TopicId", "Topic", "PartitionCount", "Partition", "ReplicationFactor", "Configs", "MarkedForDeletion", "Leader", "Adding Replicas",
     "Removing Replicas", "Replicas", "Isr", "LastKnownElr", "Elr", "Offline", "Observers",
 )  # fmt: skip
 LABEL = re.compile(rf"(?<![A-Za-z0-9._\-])({'|'.join(COLUMNS)}): ?")
 ID_LIST = re.compile(r"(?:-?\d+(?:, ?-?\d+)*)?")
-# that begin a line which a terminal or a mail has wrapped
+# beginnings of a line that a terminal or a mail has wrapped
 WRAPPED = re.compile(rf"\s*(?:{'|'.join(COLUMNS[7:])}):|\s*[\d,]+")
 # colours of a terminal, the marks of a quoted mail, a byte order mark
 ORNAMENT = re.compile(r"\x1b\[[0-9;]*[A-Za-z]|^\ufeff|^(?:[>|]\s?)+(?=\s*Topic:)")
@@ -67,15 +70,16 @@ MAX_LINE = 20_000  # characters of a line about one partition
 
 
 class CheckpointError(ValueError):
-    """The text is of none of these tools."""
+    """The text is no output of these tools."""
 
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """One partition at one moment, as a tool prints it; null: not printed. source: describe, zookeeper, metadata_shell, reassign or quorum.
+    """One partition at one moment, as a tool prints it; null: not printed.
 
-    adding, removing: null where the form has no such columns (up to 2.7 a reassignment that runs does not show). Of a quorum the replicas
-    are its voters; observers: who else reads the log; lag: records that the slowest voter is behind; cluster_id: of its cluster.
+    source: describe, zookeeper, metadata_shell, reassign or quorum.
+    adding, removing: null where the form has no such columns (up to 2.7, which shows no running reassignment).
+    The replicas of a quorum are its voters. observers: other readers of its log. lag: records that the slowest voter is behind.
     """
 
     source: str
@@ -97,18 +101,24 @@ class Checkpoint:
 
 @dataclass(frozen=True)
 class Output:
-    """The content of a tool's output. told: partitions by line. unread: line -> text of those that look like a partition and cannot be read."""
+    """The content of a tool's output. partitions: by line.
 
-    told: tuple[Checkpoint, ...]
+    unread: line -> text that looks like a partition and cannot be read.
+    """
+
+    partitions: tuple[Checkpoint, ...]
     unread: Mapping[int, str]
 
 
-# of a line: it looks like a partition, and cannot be read
+# the number of a line that looks like a partition and cannot be read
 Unread = int
 
 
 def read(text: str) -> Output:
-    """Return the partitions of a tool's output, in its order. Raises CheckpointError where it is of none of these tools."""
+    """Return the partitions of a tool's output, in its order.
+
+    Raises CheckpointError where it is of none of these tools.
+    """
     whole = text.splitlines()
     lines = [ORNAMENT.sub("", line) if len(line) <= MAX_LINE else "" for line in whole]
     found = (
@@ -121,21 +131,21 @@ def read(text: str) -> Output:
         *_of_quorum(lines),
         *_of_replication(lines),
     )
-    told = [one for one in found if isinstance(one, Checkpoint) and _is_sound(one)]
+    partitions = [one for one in found if isinstance(one, Checkpoint) and _is_sound(one)]
     numbers = {one for one in found if isinstance(one, Unread)}
     numbers |= {one.line for one in found if isinstance(one, Checkpoint) and not _is_sound(one)}
-    if not told and not numbers and not any(TOPIC.match(line.lstrip()) for line in lines) and tool_of(text) is None:
+    if not partitions and not numbers and not any(TOPIC.match(line.lstrip()) for line in lines) and tool_of(text) is None:
         raise CheckpointError(
             "is no output of kafka-topics --describe, of zookeeper-shell get /brokers/topics/../state, of kafka-metadata-shell, "
             "of kafka-reassign-partitions --generate, --execute or --list, or of kafka-metadata-quorum describe"
         )
     unread = {number: whole[number - 1] for number in sorted(numbers)}
-    return Output(tuple(sorted(told, key=lambda one: one.line)), unread)
+    return Output(tuple(sorted(partitions, key=lambda one: one.line)), unread)
 
 
 def parse(text: str) -> list[Checkpoint]:
-    """The same less what cannot be read."""
-    return list(read(text).told)
+    """Return the partitions of a tool's output that can be read. Raises CheckpointError."""
+    return list(read(text).partitions)
 
 
 def tool_of(text: str) -> str | None:
@@ -146,13 +156,13 @@ def tool_of(text: str) -> str | None:
 def is_output(text: str) -> bool:
     """Return whether the text is of one of these tools and names a partition."""
     output = _looked_into(text)
-    return output is not None and bool(output.told)
+    return output is not None and bool(output.partitions)
 
 
 def is_like_output(text: str) -> bool:
-    """Return the same, or whether a line looks like a partition and cannot be read, or the tool need not name a partition."""
+    """Return whether the text is of one of these tools, even if no partition can be read."""
     output = _looked_into(text)
-    return tool_of(text) is not None or (output is not None and bool(output.told or output.unread))
+    return tool_of(text) is not None or (output is not None and bool(output.partitions or output.unread))
 
 
 def _looked_into(text: str) -> Output | None:
@@ -164,7 +174,10 @@ def _looked_into(text: str) -> Output | None:
 
 
 def _is_sound(one: Checkpoint) -> bool:
-    """Return whether its numbers are possible in Kafka: anybody may have written the text."""
+    """Return whether the numbers of a checkpoint are possible in Kafka.
+
+    Anybody may have written the text.
+    """
     numbers = [one.leader, one.leader_epoch, one.partition_epoch]
     for ids in (one.isr, one.replicas, one.adding, one.removing, one.observers):
         numbers += ids or ()
@@ -181,7 +194,10 @@ def _ids(text: str) -> tuple[int, ...]:
 
 
 def _described(lines: Sequence[str]) -> Iterator[Checkpoint | Unread]:
-    """`Topic: orders  Partition: 0  Leader: 1  Replicas: 1,2  Isr: 1,2 ..`, with the columns that its version has; no leader is `none` or -1."""
+    """Read `Topic: orders  Partition: 0  Leader: 1  Replicas: 1,2  Isr: 1,2 ..`.
+
+    Without a leader it is `none` or -1.
+    """
     for number, values in _described_rows(lines):
         topic, partition = values["Topic"], values["Partition"]
         lists = {name: values[name] for name in ("Replicas", "Isr", "Adding Replicas", "Removing Replicas") if name in values}
@@ -208,7 +224,10 @@ NO_LEADER: dict[str, int | None] = {"none": -1, "N/A": -1, "": None}
 
 
 def _described_rows(lines: Sequence[str]) -> Iterator[tuple[int, dict[str, str]]]:
-    """(number of its first line, values by column) of each row of a partition; what was wrapped is joined."""
+    """Yield (number of the first line, values by column) of each partition's row.
+
+    Wrapped lines are joined.
+    """
     for number, line in enumerate(lines, 1):
         if "Topic:" not in line:
             continue
@@ -228,12 +247,12 @@ def _described_rows(lines: Sequence[str]) -> Iterator[tuple[int, dict[str, str]]
 
 
 def _of_zookeeper(lines: Sequence[str]) -> Iterator[Checkpoint | Unread]:
-    """The JSON after a line that names the path; `dataVersion = 3` after it is the partition epoch."""
+    """Read the JSON after a line that names the path; `dataVersion = 3` after it is the partition epoch."""
     for number, line in enumerate(lines, 1):
         if not (path := STATE_PATH.search(line)) or MISSING_NODE in line:
             continue
         following = _up_to_next_path(lines, number)
-        state = next((held for _, later in following if (held := _json(later)) and "isr" in held), None)
+        state = next((state for _, later in following if (state := _json(later)) and "isr" in state), None)
         versions = [found[1] for _, later in following if (found := re.match(r"dataVersion = (\d{1,10})\b", later))]
         if state and isinstance(state["isr"], list) and isinstance(state.get("leader"), int):
             yield Checkpoint(
@@ -249,12 +268,12 @@ def ends_with_path(line: str, path: re.Match[str]) -> bool:
     return not line[path.end() :].strip(" '\"")
 
 
-# zookeeper-shell of a path that is not there
+# what zookeeper-shell prints for a path that does not exist
 MISSING_NODE = "Node does not exist"
 
 
 def _up_to_next_path(lines: Sequence[str], number: int) -> list[tuple[int, str]]:
-    """(number, line) from a line that names a path to the next one that does."""
+    """Return (number, line) from a line that names a path up to the next line that does."""
     found = [(number, lines[number - 1])]
     for later, line in enumerate(lines[number : number + 20], number + 1):
         if "/brokers/topics/" in line:
@@ -264,12 +283,15 @@ def _up_to_next_path(lines: Sequence[str], number: int) -> list[tuple[int, str]]
 
 
 def _of_topic_node(lines: Sequence[str]) -> Iterator[Checkpoint | Unread]:
-    """The assignment of a topic: JSON after a line that ends with its path. Before 2.4 it has no adding_replicas and removing_replicas."""
+    """Read the assignment of a topic: JSON after a line that ends with its path.
+
+    adding_replicas and removing_replicas exist since 2.4.
+    """
     for number, line in enumerate(lines, 1):
         if not (path := TOPIC_PATH.search(line)) or MISSING_NODE in line:
             continue
         following = _up_to_next_path(lines, number)
-        nodes = [held for _, later in following if (held := _json(later)) and isinstance(held.get("partitions"), dict)]
+        nodes = [node for _, later in following if (node := _json(later)) and isinstance(node.get("partitions"), dict)]
         for partition, replicas in nodes[0]["partitions"].items() if nodes else ():
             adding, removing = (_moving(nodes[0].get(name), partition) for name in ("adding_replicas", "removing_replicas"))
             number_of = int(partition) if re.fullmatch(r"\d{1,10}", partition) else NO_ID
@@ -296,7 +318,7 @@ def _listed(value: Any) -> tuple[Any, ...]:
 
 
 def _of_metadata_shell(lines: Sequence[str]) -> Iterator[Checkpoint]:
-    """PartitionRegistration(..), or the record's JSON, after a path such as /image/topics/byName/orders/0."""
+    """Read PartitionRegistration(..) or JSON after a path such as /image/topics/byName/orders/0."""
     path = None
     for number, line in enumerate(lines, 1):
         path = SHELL_PATH.search(line) or path
@@ -320,11 +342,11 @@ def _of_metadata_shell(lines: Sequence[str]) -> Iterator[Checkpoint]:
 
 
 def _of_reassign(lines: Sequence[str]) -> Iterator[Checkpoint | Unread]:
-    """The JSON after `Current partition replica assignment`; of replicas only the assigned ones."""
+    """Read the JSON after `Current partition replica assignment`, which has only the assigned replicas."""
     for number, line in enumerate(lines, 1):
         if line.strip() != CURRENT:
             continue
-        current = next((held for later in lines[number : number + 3] if (held := _json(later))), {})
+        current = next((assignment for later in lines[number : number + 3] if (assignment := _json(later))), {})
         if not _listed(current.get("partitions")):
             yield number
         for row in _listed(current.get("partitions")):
@@ -334,7 +356,10 @@ def _of_reassign(lines: Sequence[str]) -> Iterator[Checkpoint | Unread]:
 
 
 def _of_running(lines: Sequence[str]) -> Iterator[Checkpoint | Unread]:
-    """`orders-0: replicas: 4,1. adding: 4. removing: 1.` of --list; what --verify says of partitions that are not where the plan wants them."""
+    """Read `orders-0: replicas: 4,1. adding: 4.
+
+    removing: 1.` of --list, and partitions that --verify finds not as planned.
+    """
     for number, line in enumerate(lines, 1):
         text = line.strip()
         if row := MOVING.fullmatch(text):
@@ -353,7 +378,7 @@ def _of_running(lines: Sequence[str]) -> Iterator[Checkpoint | Unread]:
 
 
 def _of_quorum(lines: Sequence[str]) -> Iterator[Checkpoint | Unread]:
-    """`LeaderId: 1` and the lines around it; voters are `[1,2,3]`, or objects with an id (since 3.9)."""
+    """Read `LeaderId: 1` and the lines around it; voters are `[1,2,3]`, or objects with an id (since 3.9)."""
     begin: int | None = None
     values: dict[str, str] = {}
     for number, line in enumerate([*lines, ""], 1):
@@ -405,9 +430,9 @@ def _quorum_ids(text: str | None) -> tuple[int, ...] | None:
 
 # -- compared with the timelines -------------------------------------------------------------------------------
 
-# a tool asks a broker, which may be as far behind; a line follows its write
+# a tool asks a broker, which may lag behind the controller; a log line follows its write
 NEAR = timedelta(seconds=5)
-# column of partition_timeline -> field of a checkpoint; lists but for the replicas are compared as sets
+# column of partition_timeline -> field of a checkpoint; all lists except the replicas are compared as sets
 COMPARED = {
     "leader": "leader", "isr": "isr", "replicas": "replicas", "adding_replicas": "adding", "removing_replicas": "removing",
     "leader_epoch": "leader_epoch", "partition_epoch": "partition_epoch",
@@ -416,7 +441,10 @@ COMPARED = {
 
 @dataclass(frozen=True)
 class Difference:
-    """A checkpoint that contradicts every interval near its moment; row: the nearest one, null where the logs do not know the partition."""
+    """A checkpoint that contradicts every interval near its moment.
+
+    row: the most similar one; null: the logs have none.
+    """
 
     checkpoint: Checkpoint
     columns: tuple[str, ...]
@@ -424,14 +452,18 @@ class Difference:
 
 
 def differs(checkpoint: Checkpoint, row: Row) -> tuple[str, ...]:
-    """Return the columns of an interval with other values; a value that one side does not know agrees."""
+    """Return the columns whose values differ; a value that one side does not know counts as equal."""
     found = []
     for column, name in COMPARED.items():
-        told, held = getattr(checkpoint, name), row[column]
-        if told is None or held is None:
+        shown, logged = getattr(checkpoint, name), row[column]
+        if shown is None or logged is None:
             continue
         same = (
-            tuple(held) == told if column == "replicas" else set(held) == set(told) if isinstance(told, tuple) else held == told
+            tuple(logged) == shown
+            if column == "replicas"
+            else set(logged) == set(shown)
+            if isinstance(shown, tuple)
+            else logged == shown
         )
         if not same:
             found.append(column)
@@ -439,7 +471,7 @@ def differs(checkpoint: Checkpoint, row: Row) -> tuple[str, ...]:
 
 
 def compare(checkpoints: Iterable[Checkpoint], rows: Iterable[Row], at: datetime) -> list[Difference]:
-    """Return the values of a tool that the logs contradict. rows: of partition_timeline, of the last incarnation."""
+    """Return the checkpoints that the logs contradict. rows: partition_timeline of the last incarnation."""
     by_partition: dict[tuple[str, int], list[Row]] = {}
     for row in rows:
         begins = row["valid_from"] is None or row["valid_from"] <= at + NEAR
@@ -457,7 +489,7 @@ def compare(checkpoints: Iterable[Checkpoint], rows: Iterable[Row], at: datetime
 
 @dataclass(frozen=True)
 class Term:
-    """One node led the quorum in one epoch, by a line of that node; begun: when it was printed, null where it has no time stamp."""
+    """A node's line that it leads the quorum in an epoch. begun: its time stamp, null where it has none."""
 
     epoch: int
     node: int | None
@@ -465,32 +497,34 @@ class Term:
     record_id: str
 
 
-def compare_quorum(told: Checkpoint, terms: Iterable[Term], at: datetime) -> tuple[tuple[str, ...], Term] | None:
-    """Return the values of a tool about the quorum that the logs contradict: another leader of the epoch, or a later epoch before it.
+def compare_quorum(checkpoint: Checkpoint, terms: Iterable[Term], at: datetime) -> tuple[tuple[str, ...], Term] | None:
+    """Return the columns that the logs contradict, and the contradicting term.
 
-    An epoch without a line may have had any leader. --replication prints no epoch, so nothing of it can be compared.
+    Its epoch has another leader, or has ended.
+    An epoch without a line may have had any leader. --replication prints no epoch, so it is not compared.
     """
-    if told.leader_epoch is None:
+    if checkpoint.leader_epoch is None:
         return None
     for term in terms:
-        if term.epoch == told.leader_epoch and term.node is not None and told.leader not in (term.node, None, -1):
+        if term.epoch == checkpoint.leader_epoch and term.node is not None and checkpoint.leader not in (term.node, None, -1):
             return ("leader",), term
-        if term.epoch > told.leader_epoch and term.begun is not None and term.begun < at - NEAR:
+        if term.epoch > checkpoint.leader_epoch and term.begun is not None and term.begun < at - NEAR:
             return ("leader_epoch",), term
     return None
 
 
 def moment_of(text: str, name: str) -> datetime | None:
-    """Return the moment of an output: by its file's name, describe-20260301T040000Z.txt; else by zookeeper-shell's `mtime = Fri Nov 20 10:24:05 UTC
-    2026`, since when it was; null: neither says.
+    """Return the moment of an output; None where it is not known.
+
+    The file's name gives it (describe-20260301T040000Z.txt), or zookeeper-shell's `mtime = Fri Nov 20 10:24:05 UTC 2026`, its last change.
     """
     if found := NAMED_TIME.search(name):
-        form, told = "%Y%m%d%H%M%S", re.sub(r"\D", "", found[0])
+        form, text_of_time = "%Y%m%d%H%M%S", re.sub(r"\D", "", found[0])
     elif found := ZOOKEEPER_TIME.search(text):
-        form, told = "%b %d %H:%M:%S %Y", f"{found[1]} {found[2]}"
+        form, text_of_time = "%b %d %H:%M:%S %Y", f"{found[1]} {found[2]}"
     else:
         return None
     try:
-        return datetime.strptime(told, form).replace(tzinfo=UTC)
+        return datetime.strptime(text_of_time, form).replace(tzinfo=UTC)
     except ValueError:
         return None

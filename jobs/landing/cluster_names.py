@@ -1,4 +1,4 @@
-"""Name a cluster by the folder that people mean, where no name is given."""
+"""Name a cluster after a folder of its logs, where no name is given."""
 
 import re
 from pathlib import Path, PurePosixPath
@@ -8,17 +8,17 @@ from jobs.location import SCHEME
 STANDARD_INPUT = "-"
 UNNAMED = "cluster"
 _GLOB = re.compile(r"[*?\[{]")
-# folders of one node, of logs, of a day, or of one value of a partition column (`dt=2026-03-01`)
+# names of folders of one node, of logs, of a day, or of a partition column's value (`dt=2026-03-01`)
 _PART_OF_A_CLUSTER = re.compile(
     r"(broker|node|controller|server|host)s?[-_.]?\d*|kafka[-_.]?\d+|\d+|(kafka[-_.]?)?(log[-_.]?files?|logs?)|\d{4}([-_.]\d\d){1,2}|\w+=[^=]*",
     re.I,
 )
-# folders above those of a cluster
+# names of folders above those of a cluster
 _OF_A_MACHINE = re.compile(r"kafka|data|var|opt|mnt|srv|tmp|home|root|usr|private|volumes|users", re.I)
 
 
 def of_logs(given: str) -> str:
-    """Return the name of the innermost folder of a path, glob or URI that is not one of a node, of logs or of a day.
+    """Return the innermost folder of a path, glob or URI that is not of a node, of logs or of a day.
 
     `/data/payments/broker-*/`, `/data/payments/logs` and `/data/payments/broker-1/server.log` are `payments`; `/var/log/kafka` is `kafka`.
     """
@@ -31,10 +31,10 @@ def of_logs(given: str) -> str:
 
 
 def _folders(given: str) -> list[str]:
-    """The names of the folders that a path is in, without a glob and what is below it."""
+    """Return the names of the folders that a path is in, up to its first glob."""
     if SCHEME.match(given):
         parts = list(PurePosixPath(given.split("://", 1)[1]).parts)
-        # a URI does not show whether it is a folder; a name with a dot is taken for a file
+        # a URI does not show whether it is a folder; a name with a dot counts as a file
         return _before_glob(parts[:-1] if len(parts) > 1 and "." in parts[-1] else parts)
     path = Path(given)
     if path.is_dir():

@@ -1,4 +1,4 @@
-"""Write logs to table `events`: parse splits on all cores, drop duplicates, append the rest."""
+"""Write logs to table `events`: parse splits on all cores, drop duplicates, append the other records."""
 
 import gc
 import pickle
@@ -24,15 +24,15 @@ from parsers.events import EVENTS, PASSED_OVER, TIMESTAMP, Batch, Identity, Pars
 from parsers.records import Record
 from parsers.rules import RuleSet, built_in
 
-# bytes of text that this process parses before Spark's workers would have started
+# bytes of text that one process parses before Spark's workers would have started
 SMALL = 16 * 1024 * 1024
-# characters; longer records are not searched for among those that were cut short
+# most characters of a record that is checked for having been cut short
 LONGEST_CUT = 1_000_000
-# how often a run searches for duplicates while others append at the same time
+# how often a run searches for duplicates again because another run has appended
 MOST_LOOKS = 5
-# margin of the stored rows that may be duplicates; a zone shifts a day by one at most
+# margin of the time in which stored rows may be duplicates; a zone shifts a record by a day at most
 ZONES = timedelta(days=2)
-# beginnings of loggers that Kafka's processes print
+# beginnings of the names of loggers of Kafka's processes
 KAFKAS_LOGGERS = (
     "kafka",
     "org.apache.kafka.",
@@ -48,11 +48,12 @@ Batches = Iterable[pa.RecordBatch]
 
 @dataclass(frozen=True)
 class IngestSummary:
-    """What one run read. new = recognised + unrecognised + drifted; records = new + known before + out_of_scope.
+    """The counts of one run.
 
+    new = recognised + unrecognised + drifted; records = new + stored before + out_of_scope.
     unfinished: records at the end of a file that are still being written; a later run reads them.
-    completed: records that earlier runs read cut short, and this run as a whole.
-    by_file: number of a file among those that are read -> what `accounting.rows` counts.
+    completed: records that earlier runs read cut short and this run read whole.
+    by_file: number of a file among those that are read -> the counts that `accounting.rows` reads.
     """
 
     lines: int
@@ -68,7 +69,7 @@ class IngestSummary:
     by_file: Mapping[int, Counter[str]] = field(default_factory=dict)
 
     def notes(self) -> list[str]:
-        """The counts, for people."""
+        """Return the counts as notes for people."""
         found = [
             f"{self.lines:,} lines",
             f"{self.records:,} records",
@@ -84,7 +85,7 @@ class IngestSummary:
 
 
 class Last(NamedTuple):
-    """The last record of a file, whose stack trace may be cut off; or a record that it may be the beginning of."""
+    """The last record of a file, which may be cut short, or a record that may be the whole of one."""
 
     record_id: str
     cluster: str
@@ -99,12 +100,12 @@ class Block:
 
     table       events or passed_over
     number      increases with the file's number, then with the line
-    rows        None where they are kept elsewhere
-    ids         of each record, in the order of its rows
+    rows        None where another process has them
+    ids         of the records, in the order of the rows
     place       (number of the file, first byte) of the split
     counts      records, in_scope, out_of_scope, other_days, unfinished, lines, begun: of both tables, in a block of events
-    filled      columns that have a value
-    first, final  of the records' moments; None where none has one
+    filled      columns with a value
+    first, final  moments of records; None where no record has one
     last        the last record of the file
     """
 
@@ -124,7 +125,7 @@ def parse(split: Split, parser: Parser, days: tuple[date, date] | None = None) -
     """Yield the events of a split, some megabytes at a time."""
     file = split.file
     source = Source(file.cluster, file.node, file.name, zone(file.timezone))
-    identity = Identity(file.cluster, split.said_before)
+    identity = Identity(file.cluster, split.previous_ending)
     reader = reader_of(parser, file.envelope, file.kind == "bare", split.line_no)
     pieces = Counter[str]()
 
@@ -148,7 +149,7 @@ def parse(split: Split, parser: Parser, days: tuple[date, date] | None = None) -
     for lines in ingest.lines_of(split, parser, pieces):
         yield from read(list(reader.feed(lines)))
     unended = split.is_last and file.open_end
-    # a line that may become a header belongs to no stack trace
+    # an unfinished line that may become a header is no part of a stack trace
     ending = list(reader.close(without_last_line=unended and file.open_head))
     # some layouts print the logger after the last line of a record
     unfinished = unended and bool(ending) and not ending[0].fits
@@ -157,12 +158,12 @@ def parse(split: Split, parser: Parser, days: tuple[date, date] | None = None) -
 
 
 def is_kafkas(record: Record) -> bool:
-    """Whether a record out of scope was written by Kafka or a library of its processes, as far as its logger tells."""
+    """Return whether the logger of a record out of scope is one of Kafka or of a library of its processes."""
     return record.fits and record.logger is not None and record.logger.startswith(KAFKAS_LOGGERS)
 
 
 def _in_days(days: tuple[date, date] | None) -> Callable[[str | None], bool] | None:
-    """Whether a time stamp, as printed, is of these days; none is of all days."""
+    """Return whether a printed time stamp is in these days; a record without one is in all days."""
     if days is None:
         return None
     first, last = (day.isoformat() for day in days)
@@ -180,7 +181,10 @@ def _block(table: str, number: int, rows: pa.Table, ids: Sequence[bytes], **give
 
 
 def passed_over(batch: Batch, source: Source) -> pa.Table:
-    """Records out of scope, a row a record; record: the beginning of its id, as a number."""
+    """Return the rows of `passed_over`, one per record out of scope.
+
+    record: the first bytes of its id, as a number.
+    """
     rows = []
     for record, node, record_id in batch.out_of_scope:
         at = moment(record.ts, source.zone)
@@ -193,8 +197,8 @@ def passed_over(batch: Batch, source: Source) -> pa.Table:
 # -- duplicates --------------------------------------------------------------------------------------------
 
 
-class Here:
-    """Splits parsed in this process. blocks: all of them."""
+class InProcess:
+    """Splits parsed by the process of the run. blocks: with their rows."""
 
     def __init__(self, splits: Sequence[Split], parser: Parser, days: tuple[date, date] | None = None) -> None:
         self.splits = splits
@@ -205,10 +209,13 @@ class Here:
             progress.advance(split.end - split.begin)
         self.blocks = sorted(found, key=lambda block: block.number)
 
-    def copies(self, table: str, landed: "Landed | None" = None) -> tuple[Mapping[int, Sequence[int]], int]:
-        """Return (number of a block -> places of its duplicates, in this run or stored; how many)."""
+    def duplicates(self, table: str, stored: "StoredRecords | None" = None) -> tuple[Mapping[int, Sequence[int]], int]:
+        """Return (number of a block -> places of its duplicates, in this run or stored.
+
+        The number of duplicates).
+        """
         blocks = [block for block in self.blocks if block.table == table]
-        seen = set() if landed is None else landed.among([one for block in blocks for one in block.ids])
+        seen = set() if stored is None else stored.among([one for block in blocks for one in block.ids])
         found = defaultdict[int, list[int]](list)
         for block in blocks:
             for place, record_id in enumerate(block.ids):
@@ -218,31 +225,37 @@ class Here:
         return found, sum(map(len, found.values()))
 
     def records_at(self, moments: set[datetime]) -> list[Last]:
-        """The records that have one of these time stamps."""
+        """Return the records that have one of these time stamps."""
         return [last for block in self.blocks if block.table == "events" for last in _records_at(block.rows, moments)]
 
     def rows(self, table: str, dropped: Mapping[int, Sequence[int]], cut_short: set[str]) -> pa.Table:
         """Return the rows that are no duplicates."""
         schema = _filled(table, self.blocks)
-        some = [left(one.rows, schema, dropped.get(one.number, ()), cut_short) for one in self.blocks if one.table == table]
+        some = [remaining(one.rows, schema, dropped.get(one.number, ()), cut_short) for one in self.blocks if one.table == table]
         return pa.concat_tables([schema.empty_table(), *some])
 
     def append(
         self, store: Any, table: str, dropped: Mapping[int, Sequence[int]], cut_short: set[str], after: int
     ) -> Counter[str]:
-        """Append the rows that are no duplicates; return the number of records by kind. after: the commit up to which duplicates were searched."""
+        """Append the rows that are no duplicates; return the number of records by kind.
+
+        after: the commit up to which duplicates were searched.
+        """
         rows = self.rows(table, dropped, cut_short)
         if rows.num_rows:
             store.append(table, rows, after)
         return counted(table, rows)
 
     def close(self) -> None:
-        """Gives memory free."""
+        """Free memory."""
         self.blocks = []
 
 
 class OnWorkers:
-    """Splits parsed by Spark's workers, which keep the rows packed: to store 70 columns costs more than to parse. blocks: without rows."""
+    """Splits parsed by Spark's workers. blocks: without rows.
+
+    The workers keep the rows as Arrow streams, because storing 70 columns costs more than parsing.
+    """
 
     def __init__(
         self,
@@ -252,7 +265,7 @@ class OnWorkers:
         days: tuple[date, date] | None,
         remote: Sequence[Any] = (),
     ) -> None:
-        """remote: `remote.Remote`, whose files are those of splits with a URI."""
+        """remote: the `remote.Remote` of the splits with a URI."""
         from jobs.engine.frames import by_workers
 
         self.splits = splits
@@ -272,26 +285,29 @@ class OnWorkers:
         self._packed = reduce(lambda one, other: one.unionByName(other), frames).persist()
         self.blocks = [pickle.loads(row.block) for row in self._packed.select("block").collect()]
 
-    def copies(self, table: str, landed: "Landed") -> tuple[Any, int]:
-        """(number BIGINT, places ARRAY<INT>, or None; how many): as `Here.copies`."""
+    def duplicates(self, table: str, stored: "StoredRecords") -> tuple[Any, int]:
+        """Return the same as `InProcess.duplicates`.
+
+        The first value is None or a DataFrame: number BIGINT, places ARRAY<INT>.
+        """
         from pyspark.sql import Window
         from pyspark.sql import functions as F
 
         ids = self._packed.filter(F.col("table") == table).select("number", F.posexplode("ids").alias("place", "id"))
-        # there are few duplicates: only these are ordered
+        # only duplicates are ordered, because they are rare
         repeated = ids.groupBy("id").count().filter("count > 1").select("id").persist()
         nth = F.row_number().over(Window.partitionBy("id").orderBy("number", "place"))
-        again = ids.join(repeated, "id").withColumn("nth", nth).filter("nth > 1").select("number", "place")
-        held = landed.ids()
-        if held is not None:
-            again = again.unionByName(ids.join(held, "id", "left_semi").select("number", "place"))
+        found = ids.join(repeated, "id").withColumn("nth", nth).filter("nth > 1").select("number", "place")
+        known = stored.ids()
+        if known is not None:
+            found = found.unionByName(ids.join(known, "id", "left_semi").select("number", "place"))
         elif repeated.isEmpty():
             return None, 0
-        places = again.groupBy("number").agg(F.collect_set("place").alias("places")).persist()
+        places = found.groupBy("number").agg(F.collect_set("place").alias("places")).persist()
         return places, places.selectExpr("sum(size(places))").first()[0] or 0
 
     def records_at(self, moments: set[datetime]) -> list[Last]:
-        """The records that have one of these time stamps."""
+        """Return the records that have one of these time stamps."""
         from jobs.engine.frames import by_workers
 
         def find(batches: Batches) -> Iterator[pa.RecordBatch]:
@@ -313,7 +329,7 @@ class OnWorkers:
         def unpack(batches: Batches) -> Iterator[pa.RecordBatch]:
             for batch in batches:
                 for packed, places in zip(*batch.columns, strict=True):
-                    yield from left(_unpacked(packed), schema, places.as_py() or (), cut_short).to_batches()
+                    yield from remaining(_unpacked(packed), schema, places.as_py() or (), cut_short).to_batches()
 
         packed = self._packed.filter(F.col("table") == table)
         if dropped is None:
@@ -323,7 +339,7 @@ class OnWorkers:
         return by_workers(packed.select("rows", "places"), unpack, schema)
 
     def append(self, store: Any, table: str, dropped: Any, cut_short: set[str], after: int) -> Counter[str]:
-        """As `Here.append`; the rows are counted while they are written."""
+        """Do the same as `InProcess.append`; the rows are counted while they are written."""
         from pyspark.sql import Observation
         from pyspark.sql import functions as F
 
@@ -340,24 +356,27 @@ class OnWorkers:
         return Counter(seen.get)
 
     def close(self) -> None:
-        """Gives memory free."""
+        """Free memory."""
         self._packed.unpersist()
 
 
 class Parsed(Protocol):
-    """Splits that were parsed: in this process (`Here`), by Spark's workers (`OnWorkers`) or by a pool (`jobs.engine.parsing.OnPool`)."""
+    """Parsed splits: `InProcess`, `OnWorkers` or `jobs.engine.parsing.OnPool`."""
 
     splits: Sequence[Split]
     blocks: list[Block]
 
-    def copies(self, table: str, landed: "Landed") -> tuple[Any, int]:
-        """Return which records are duplicates, in this run or stored, and how many they are."""
+    def duplicates(self, table: str, stored: "StoredRecords") -> tuple[Any, int]:
+        """Return the records that are duplicates, in this run or stored, and their number."""
 
     def records_at(self, moments: set[datetime]) -> list[Last]:
         """Return the records that have one of these time stamps."""
 
     def append(self, store: Any, table: str, dropped: Any, cut_short: set[str], after: int) -> Counter[str]:
-        """Append the rows that are no duplicates; return the number of records by kind. after: the commit up to which duplicates were searched."""
+        """Append the rows that are no duplicates; return the number of records by kind.
+
+        after: the commit up to which duplicates were searched.
+        """
 
     def close(self) -> None:
         """Free memory and files."""
@@ -376,7 +395,7 @@ _BLOCK_DDL = "table STRING, number BIGINT, block BINARY, rows BINARY, ids ARRAY<
 
 
 def _numbered(tasks: Sequence[Split], batches: Batches) -> Iterator[Split]:
-    """The splits with these numbers."""
+    """Return the splits with these numbers."""
     return (tasks[number] for batch in batches for number in batch.column(0).to_pylist())
 
 
@@ -394,7 +413,7 @@ def _work(
 
     def work(batches: Batches) -> Iterator[pa.RecordBatch]:
         parser = Parser(ruleset)
-        # results have no reference cycles, and a scan of a million tuples takes long
+        # results have no reference cycles, and scanning a million tuples takes long
         gc.disable()
         try:
             for split in splits_of(batches):
@@ -423,20 +442,26 @@ def _unpacked(packed: pa.BinaryScalar) -> pa.Table:
 
 
 def _filled(table: str, blocks: Iterable[Block]) -> pa.Schema:
-    """Return the table's columns that are filled in some block: a run fills a third of them, and nulls cost as much as values."""
+    """Return the columns that are filled in some block.
+
+    A run fills a third of them, and nulls cost as much as values.
+    """
     filled = {"event_type"}.union(*(block.filled for block in blocks if block.table == table))
     return pa.schema([column for column in SCHEMAS[table] if column.name in filled or not column.nullable])
 
 
 def with_schema(rows: pa.Table, schema: pa.Schema) -> pa.Table:
-    """The rows with the columns of a schema."""
-    there = set(rows.column_names)
-    arrays = [rows[column.name] if column.name in there else pa.nulls(rows.num_rows, column.type) for column in schema]
+    """Return the rows with the columns of a schema."""
+    present = set(rows.column_names)
+    arrays = [rows[column.name] if column.name in present else pa.nulls(rows.num_rows, column.type) for column in schema]
     return pa.table(arrays, schema=schema)
 
 
-def left(rows: pa.Table, schema: pa.Schema, dropped: Sequence[int], cut_short: set[str]) -> pa.Table:
-    """Return the rows, with the columns of a schema, of all records but those at some places and those with some ids."""
+def remaining(rows: pa.Table, schema: pa.Schema, dropped: Sequence[int], cut_short: set[str]) -> pa.Table:
+    """Return the remaining rows with the columns of a schema.
+
+    dropped: places of records, cut_short: ids of records that are left out.
+    """
     rows = with_schema(rows, schema)
     if dropped:
         places = pa.array(range(rows.num_rows), pa.int64())
@@ -449,8 +474,11 @@ def left(rows: pa.Table, schema: pa.Schema, dropped: Sequence[int], cut_short: s
 
 
 @dataclass(frozen=True)
-class Landed:
-    """The stored records of a table that new ones may be duplicates of. first, final: of their time."""
+class StoredRecords:
+    """The stored records that new ones may be duplicates of.
+
+    first, final: their earliest and latest moment.
+    """
 
     store: Any
     clusters: Sequence[str]
@@ -459,14 +487,14 @@ class Landed:
     final: datetime | None
 
     @classmethod
-    def of(cls, store: Any, clusters: Sequence[str], table: str, blocks: Iterable[Block]) -> "Landed":
-        """Return the stored records of the time of some blocks, and those without a time."""
+    def of(cls, store: Any, clusters: Sequence[str], table: str, blocks: Iterable[Block]) -> "StoredRecords":
+        """Return the stored records in the time of some blocks, and those without a time."""
         spans = [(block.first, block.final) for block in blocks if block.table == table and block.first and block.final]
         first, final = (min(one for one, _ in spans) - ZONES, max(one for _, one in spans) + ZONES) if spans else (None, None)
         return cls(store, clusters, table, first, final)
 
     def ids(self) -> Any:
-        """id BINARY, or None where there are none."""
+        """Return a DataFrame with id BINARY, or None where no records are stored."""
         from pyspark.sql import functions as F
 
         if self.store.has_none(self.table):
@@ -478,14 +506,14 @@ class Landed:
         return rows.filter("item = 0").select(F.unhex("record_id").alias("id"))
 
     def among(self, ids: Sequence[bytes]) -> set[bytes]:
-        """Return those of a few ids that are stored."""
+        """Return the ids that are stored. ids: few enough for one query."""
         if not ids or self.store.has_none(self.table):
             return set()
         column = "record" if self.table == "passed_over" else "record_id"
-        told = {int.from_bytes(one, "big", signed=True) if column == "record" else one.hex(): one for one in ids}
+        by_value = {int.from_bytes(one, "big", signed=True) if column == "record" else one.hex(): one for one in ids}
         span = (TIMES[self.table], self.first, self.final)
-        rows = self.store.rows_with(self.table, self.clusters, column, told, [column], span=span)
-        return {told[value] for value in rows[column].to_pylist()}
+        rows = self.store.rows_with(self.table, self.clusters, column, by_value, [column], span=span)
+        return {by_value[value] for value in rows[column].to_pylist()}
 
 
 # -- records that were cut short ---------------------------------------------------------------------------
@@ -506,7 +534,7 @@ def _records_at(events: pa.Table, moments: set[datetime]) -> list[Last]:
 
 
 def cut_short(ends: Iterable[Last], others: Iterable[Last]) -> set[str]:
-    """Return the ids of last records of files whose stack trace was still being written: another record begins with their text."""
+    """Return the ids of last records of files that were cut short: another record begins with their text."""
     by_place = defaultdict[Any, list[Last]](list)
     for one in ends:
         by_place[one.cluster, one.node, one.ts].append(one)
@@ -519,25 +547,25 @@ def cut_short(ends: Iterable[Last], others: Iterable[Last]) -> set[str]:
 
 
 def _incomplete(store: Any, clusters: Sequence[str], parsed: "Parsed") -> tuple[set[str], set[str]]:
-    """Return the ids of records that were cut short and are whole in another place: (this run's, earlier runs')."""
+    """Return the ids of records that were cut short and are whole elsewhere: (this run's, earlier runs')."""
     from jobs.engine.rows import at_one_of, is_known, is_true, to_table
 
-    def held(condition: Any) -> list[Last]:
+    def stored(condition: Any) -> list[Last]:
         if store.has_none("events"):
             return []
         return firsts(to_table(store.read("events", clusters, condition & is_known("ts"), [*Last._fields, "item"])))
 
     ends = [block.last for block in parsed.blocks if block.last and block.last.ts]
-    early = held(is_true("ends_file"))
+    early = stored(is_true("ends_file"))
     fresh = parsed.records_at({last.ts for last in [*ends, *early] if last.ts})
-    return cut_short(ends, [*fresh, *held(at_one_of("ts", [last.ts for last in ends if last.ts]))]), cut_short(early, fresh)
+    return cut_short(ends, [*fresh, *stored(at_one_of("ts", [last.ts for last in ends if last.ts]))]), cut_short(early, fresh)
 
 
 # -- landing -----------------------------------------------------------------------------------------------
 
 
-def are_few(files: Sequence[LogFile]) -> bool:
-    """Return whether this process parses the logs."""
+def are_small(files: Sequence[LogFile]) -> bool:
+    """Return whether logs are small enough for one process to parse."""
     return sum(file.length for file in files if file.usable) < SMALL
 
 
@@ -546,22 +574,22 @@ def _clusters(files: Sequence[LogFile]) -> list[str]:
 
 
 class Ahead:
-    """Short logs that are parsed while Spark starts and the tables are opened."""
+    """Small logs that are parsed while Spark starts and the tables are opened."""
 
     def __init__(self, files: Sequence[LogFile], ruleset: RuleSet | None = None, days: tuple[date, date] | None = None) -> None:
         pool = ThreadPoolExecutor(1)
-        self._parsing = pool.submit(parsed_here, files, ruleset, days)
+        self._parsing = pool.submit(parsed_in_process, files, ruleset, days)
         pool.shutdown(wait=False)
 
-    def parsed(self) -> Here:
-        """Return their events. Raises the error of the thread that read them."""
+    def parsed(self) -> InProcess:
+        """Return the parsed splits. Raises the error of the thread that parsed them."""
         return self._parsing.result()
 
 
-def parsed_here(files: Sequence[LogFile], ruleset: RuleSet | None, days: tuple[date, date] | None = None) -> Here:
-    """Return what logs say, parsed in this process."""
+def parsed_in_process(files: Sequence[LogFile], ruleset: RuleSet | None, days: tuple[date, date] | None = None) -> InProcess:
+    """Parse logs in the process of the run."""
     parser = Parser(ruleset)
-    return Here(ingest.splits([file for file in files if file.usable], parser, ingest.LARGEST_SPLIT), parser, days)
+    return InProcess(ingest.splits([file for file in files if file.usable], parser, ingest.LARGEST_SPLIT), parser, days)
 
 
 def land(
@@ -575,8 +603,8 @@ def land(
 ) -> IngestSummary:
     """Append new records to `events` and `passed_over`; a second call adds nothing.
 
-    days: only records of these, both included, in the zone of the log.  remote: `remote.Remote` of files that are at URIs.
-    ahead: of these files.  Raises ConservationError where records were lost on the way.
+    days: first and last day of the records, in the zone of the log; None: all.  remote: the `remote.Remote` of files at URIs.
+    ahead: the same files, if they are being parsed.  Raises ConservationError where a record is lost.
     """
     from jobs.engine.rows import run_concurrently
 
@@ -584,7 +612,7 @@ def land(
     parsed: Parsed = store.parsed(files, ruleset, days, remote) if ahead is None else ahead.parsed()
     try:
         totals, files_read = conserved(parsed.splits, parsed.blocks), by_file(parsed.blocks)
-        (landed, completed), (counted, _) = run_concurrently(
+        (appended, completed), (skipped, _) = run_concurrently(
             lambda: _land(store, clusters, parsed, "events", totals["in_scope"]),
             lambda: _land(store, clusters, parsed, "passed_over", totals["out_of_scope"]),
         )
@@ -593,12 +621,12 @@ def land(
     return IngestSummary(
         lines=totals["lines"],
         records=totals["in_scope"] + totals["out_of_scope"],
-        new=landed["records"],
-        recognised=landed["recognised"],
-        unrecognised=landed["records"] - landed["recognised"] - landed["drifted"],
-        drifted=landed["drifted"],
+        new=appended["records"],
+        recognised=appended["recognised"],
+        unrecognised=appended["records"] - appended["recognised"] - appended["drifted"],
+        drifted=appended["drifted"],
         out_of_scope=totals["out_of_scope"],
-        newly_counted=counted["records"],
+        newly_counted=skipped["records"],
         unfinished=totals["unfinished"],
         completed=completed,
         by_file=files_read,
@@ -606,7 +634,7 @@ def land(
 
 
 def conserved(splits: Sequence[Split], blocks: Iterable[Block]) -> Counter[str]:
-    """The counts of all blocks. Raises ConservationError where a line or a record is missing."""
+    """Return the counts of all blocks. Raises ConservationError where a line or a record is missing."""
     totals = Counter[str]()
     lines = Counter[tuple[int, int]]()
     for one in blocks:
@@ -636,8 +664,9 @@ def conserve(what: str, expected: int, found: int) -> None:
 
 
 def _land(store: Any, clusters: Sequence[str], parsed: "Parsed", table: str, read: int) -> tuple[Counter[str], int]:
-    """Return (what was appended to a table, how many records of earlier runs it completes). read: records for the table.
+    """Return (counts of appended records, number of earlier records that they complete).
 
+    read: number of records for the table.
     Raises ConservationError unless each record is appended or a duplicate.
     """
     if not read:
@@ -646,17 +675,20 @@ def _land(store: Any, clusters: Sequence[str], parsed: "Parsed", table: str, rea
         try:
             return _land_once(store, clusters, parsed, table, read)
         except Conflict:
-            # another run has appended after the search for duplicates: some new records may be duplicates now
+            # another run has appended after the search for duplicates, so more records may be duplicates
             store.forget(table)
     raise Conflict.on(table)
 
 
 def _land_once(store: Any, clusters: Sequence[str], parsed: "Parsed", table: str, read: int) -> tuple[Counter[str], int]:
-    """Do the same where no other run appends at the same time; else raise Conflict and append nothing."""
+    """Do the same as `_land`, once.
+
+    Raises Conflict, before anything is appended, where another run has appended.
+    """
     seen = store.looked_at(table)
-    dropped, copies = parsed.copies(table, Landed.of(store, clusters, table, parsed.blocks))
+    dropped, duplicates = parsed.duplicates(table, StoredRecords.of(store, clusters, table, parsed.blocks))
     incomplete, completed = set[str](), set[str]()
-    if table == "events" and 0 < copies < read:  # one duplicate may be cut short while others are whole
+    if table == "events" and 0 < duplicates < read:  # one of two equal records may be cut short
         incomplete, completed = _incomplete(store, clusters, parsed)
     if completed:
         from jobs.engine.rows import one_of
@@ -665,15 +697,18 @@ def _land_once(store: Any, clusters: Sequence[str], parsed: "Parsed", table: str
         before, seen = seen, store.version(table)
         if seen > before + 1:
             raise Conflict.on(table)
-    landed = parsed.append(store, table, dropped, incomplete, seen) if copies < read else Counter[str]()
-    accounted = landed["records"] + copies
+    appended = parsed.append(store, table, dropped, incomplete, seen) if duplicates < read else Counter[str]()
+    accounted = appended["records"] + duplicates
     # a record that is cut short may be a duplicate, too
     conserve(f"records for {table}", read, read if accounted <= read <= accounted + len(incomplete) else accounted)
-    return landed, len(completed)
+    return appended, len(completed)
 
 
 def counted(table: str, rows: pa.Table) -> Counter[str]:
-    """Return the number of records among rows of a table; for `events` also how many are recognised and how many have drifted."""
+    """Return the number of records among rows of a table.
+
+    For `events` also those recognised and those drifted.
+    """
     if table != "events":
         return Counter(records=rows.num_rows)
     whole = rows.filter(pc.equal(rows["item"], 0))
@@ -682,7 +717,7 @@ def counted(table: str, rows: pa.Table) -> Counter[str]:
 
 
 def events_of(logs: Sequence[str], cluster: str = "cluster", timezone: str = "UTC", ruleset: RuleSet | None = None) -> pa.Table:
-    """Return the events of some logs (files, globs, folders), without tables and Spark: columns of table `events`, without duplicates."""
+    """Return the events of some logs (files, globs, folders) without duplicates, with the columns of table `events`. No Spark."""
     ruleset = ruleset or built_in()
-    parsed = parsed_here(ingest.find(ingest.Cluster(cluster, tuple(logs), timezone), ruleset), ruleset)
-    return with_schema(parsed.rows("events", parsed.copies("events")[0], set()), EVENTS)
+    parsed = parsed_in_process(ingest.find(ingest.Cluster(cluster, tuple(logs), timezone), ruleset), ruleset)
+    return with_schema(parsed.rows("events", parsed.duplicates("events")[0], set()), EVENTS)

@@ -1,4 +1,7 @@
-"""Find which files are logs, which node wrote them, and where to split them so that each record is read once. No Spark."""
+"""Find the files that are logs and the node of each, and split them so that each record is read once.
+
+No Spark.
+"""
 
 import codecs
 import contextlib
@@ -42,37 +45,44 @@ _BREAKS = "its lines end with <br>; `sed 's/<[^>]*>/\\n/g' FILE > FILE.log` writ
 _LONG_LITERAL = f"it is one line of Python of more than {LONGEST_LINE:,} characters; write each line of its log as a line"
 STAMP_LENGTH = 24
 NODE_FOLDER = re.compile(r"(?:broker|node|kafka|controller|server)[-_.]?(\d+)", re.IGNORECASE)
-# lines that show whether a collector cuts lines
+# number of lines that show whether a collector cuts lines
 MOST_HEADERS = 50
-# unrelated files that are named one by one
+# most unrelated files that are reported one by one
 MOST_NAMED = 50
-# a million files are examined a few at a time
+# files that are examined at once: there may be a million
 AT_A_TIME = 500
 MISSING = "no such file or folder"
-ROTATED = "it was rotated away while it was read; the next run reads what it held under its new name"
+ROTATED = "it was rotated away while it was read; the next run reads its records under its new name"
 # bytes that are parsed at once
 BLOCK = 4 * 1024 * 1024
 # bytes of text that one task reads
 SMALLEST_SPLIT, LARGEST_SPLIT = 8 * 1024 * 1024, 64 * 1024 * 1024
 # number of cores that logs are split for, since Spark does not report those of a cluster
 CORES_OF_CLUSTER = 64
-# bytes at the end of a file that are searched for its last time stamp
+# bytes at the end of a file in which its last time stamp is searched
 LAST_RECORDS = 64 * 1024
 MOST_OF_ONE_MOMENT = 20_000
 
 
 @dataclass(frozen=True)
 class LogFile:
-    """One text that was given: a file, or one that is packed in a file. kind: `log`, `bare` (records without time stamps), `checkpoint`
-    (`jobs.landing.checkpoints`), `empty`, `unrelated`, `skipped` (no file, or no text), `unreadable`.
+    """A given text: a file, or a member of one.
 
-    open_end: its last line has no end: it is being written, or the writer died.  open_head: what there is of it may be the beginning
-    of a header.  inode: of the file that was looked into.
-    size: of the file, packed.  length: bytes of its text, unpacked.  layers: what it is packed in (`jobs.landing.archives`), within limits.
-    cut: a collector has cut long lines of it in pieces.
-    alike: files that are empty, or unrelated, stand for so many of a cluster.
-    uri: where it is, if that is no path of this machine.  given: what it was called, if that is no path: `-`.  layout: of its first record.  ending: as of `ending`, where it is known.
-    envelope: what is around its lines beyond the known wrappers.
+    kind        log, bare (records without time stamps), checkpoint (`jobs.landing.checkpoints`), empty, unrelated, skipped (no file, or no
+                text), unreadable
+    open_end    its last line has no end: it is being written, or the writer died
+    open_head   its unfinished last line may be the beginning of a header
+    inode       of the examined file
+    size        bytes of the file, packed
+    length      bytes of its text, unpacked
+    layers      it is packed in (`jobs.landing.archives`), within `limits`
+    cut         a collector has cut its long lines into pieces
+    alike       number of files that the row counts: one row counts all empty files of a cluster, or its further unrelated ones
+    uri         its address, if it is on no path of this machine
+    given       its name, if that is no path: `-`
+    layout      of its first record
+    ending      as the function `ending` returns it; None: not read yet
+    envelope    around its lines, besides the known wrappers
     """
 
     path: Path
@@ -100,12 +110,12 @@ class LogFile:
 
     @property
     def name(self) -> str:
-        """Its name for people."""
+        """Return its name for people."""
         return archives.name_of(self.uri or self.given or str(self.path), self.layers)
 
     @property
     def place(self) -> PurePosixPath:
-        """Its path if everything were unpacked: the folders may name the node."""
+        """Return its path as if everything were unpacked, because the folders may name the node."""
         members = [layer.name.replace("\\", "/") for layer in self.layers if isinstance(layer, archives.Member)]
         path = PurePosixPath(self.path.resolve() if self.inode else self.path)
         for member in members:
@@ -114,31 +124,34 @@ class LogFile:
 
     @property
     def usable(self) -> bool:
-        """Whether records can be read from it."""
+        """Return whether records can be read from it."""
         return self.kind in {"log", "bare"}
 
     @property
     def wrapped(self) -> bool:
-        """Whether something is around its lines that was found in the file itself."""
+        """Return whether its lines have an envelope that was learned from the file itself."""
         return bool(self.envelope and self.envelope.layers)
 
     @property
     def read_as(self) -> str:
-        """What is around its lines, for a person; empty where nothing is."""
+        """Return the description of its envelope; empty where it has none."""
         return self.envelope.about if self.envelope else ""
 
     @property
     def packed(self) -> bool:
-        """Whether it is read unpacked, from its beginning to its end."""
+        """Return whether it must be unpacked, which is possible only from its beginning to its end."""
         return bool(self.layers)
 
     def open(self) -> contextlib.AbstractContextManager[BinaryIO]:
-        """Its text, unpacked. Raises OSError, `archives.LimitError` and `archives.DamagedError` among them, also while it is read."""
+        """Open its text, unpacked.
+
+        Raises OSError (such as archives.LimitError and DamagedError), also while it is read.
+        """
         return archives.open_text(self.path, self.layers, self.limits)
 
 
 def _below(folder: str) -> Iterator[str]:
-    """Yield every regular file below a folder, by name; a folder that cannot be listed is yielded itself."""
+    """Yield every file below a folder, by name; a folder that cannot be listed is yielded itself."""
     try:
         with os.scandir(folder) as listed:
             entries = sorted(listed, key=lambda entry: entry.name)
@@ -161,7 +174,7 @@ def _is_empty(path: str) -> bool:
 
 
 def _expand(logs: Iterable[str], missing: list[str]) -> Iterator[str]:
-    """Every file given, each once where several are given. missing: what does not exist is added to it."""
+    """Yield every file of the given paths and globs. missing: paths that do not exist are added to it."""
     for given in logs:
         if os.path.isdir(given):
             yield from _below(str(Path(given)))
@@ -179,7 +192,7 @@ def is_missing(given: str) -> bool:
 
 
 class Sniffer:
-    """Examines files: is this a log, and which node wrote it?"""
+    """Examines files: whether each is a log, and which node wrote it."""
 
     def __init__(self, ruleset: RuleSet | None = None, limits: Limits = archives.LIMITS) -> None:
         self.parser, self.limits = Parser(ruleset), limits
@@ -187,11 +200,14 @@ class Sniffer:
         self._learner = Learner(self.parser)
 
     def look(self, path: Path, named: Path | None = None) -> LogFile:
-        """Return what the file is, or the first one that is packed in it."""
+        """Examine a file and return it, or the first text that is packed in it."""
         return self.look_inside(path, named)[0]
 
     def look_inside(self, path: Path, named: Path | None = None) -> list[LogFile]:
-        """Return what the file is, or each one that is packed in it; never raises. named: another path whose folders name the node."""
+        """Examine a file and return it, or each text that is packed in it; never raises.
+
+        named: another path whose folders name the node.
+        """
         try:
             status = path.stat()
             if stat.S_ISDIR(status.st_mode) and not path.is_symlink():
@@ -228,20 +244,20 @@ class Sniffer:
         if envelope and envelope.layers:
             kind = "log"
         if kind is None and not file.packed and file.path.suffix in archives.SUFFIXES:
-            return replace(file, kind="unreadable", why=f"it is no {file.path.suffix}, and holds no log record")
+            return replace(file, kind="unreadable", why=f"it is no {file.path.suffix}, and has no log record")
         if kind is None and checkpoints.is_like_output(text):
             return replace(file, kind="checkpoint", length=len(begun))
         if kind is None:
             return replace(file, kind="unrelated" if text else "empty", why=accounting.looks_like(text) if text else "")
         lines = split_lines(text)
-        is_cut = goes_on = False
+        is_cut = is_last_partial = False
         if file.packed:
             read = _Followed(begun, stream)
-            is_cut, goes_on = self._cut(read, lines)
+            is_cut, is_last_partial = self._cut(read, lines)
             length, end = read.to_the_end()
         else:
             stream.seek(0)
-            is_cut, goes_on = self._cut(stream, lines)
+            is_cut, is_last_partial = self._cut(stream, lines)
             stream.seek(max(file.size - LAST_RECORDS, 0))
             length, end = file.size, stream.read(min(file.size, LAST_RECORDS))
         last_lines = split_lines(end.decode("utf-8", "replace"))
@@ -254,7 +270,7 @@ class Sniffer:
             node=self._node(
                 (replace(file, path=named, inode=0) if named else file).place, self._records(text, kind, envelope), envelope
             ),
-            open_end=bool(unended) or goes_on,
+            open_end=bool(unended) or is_last_partial,
             open_head=bool(unended) and _begins_like(unended, header),
             cut=is_cut,
             layout=next((record.layout for record in self._records(text, kind, envelope)), ""),
@@ -266,7 +282,7 @@ class Sniffer:
         )
 
     def _beginning(self, stream: BinaryIO) -> tuple[str, str | None, bytes]:
-        """Return (text up to where its kind shows; `log`, `bare` or neither; the bytes of the text)."""
+        """Return (the text up to its first header; `log`, `bare` or None; the bytes of the text)."""
         text, looked_at, kind, begun = "", 0, None, b""
         while not kind and len(text) < LOOK_AT_MOST and (piece := stream.read(LOOK)):
             begun += piece
@@ -276,7 +292,7 @@ class Sniffer:
                 begun += piece
                 text += piece.decode("utf-8", "replace")
             for line in map(self.parser.unwrapped, split_lines(text[looked_at:])):
-                # other data may be JSON that names a level, too
+                # data that is no log may be JSON with a level, too
                 if self._timed.begins(line) and (line[0] != "{" or self._timed.of_line(line)):
                     return text, "log", begun
                 kind = kind or ("bare" if self._bare.begins(line) else None)
@@ -284,7 +300,10 @@ class Sniffer:
         return text, kind, begun
 
     def _cut(self, stream: Any, lines: Sequence[str]) -> tuple[bool, bool]:
-        """(whether a collector has cut lines of the text, whether its last line goes on). lines: the first of them."""
+        """Return (whether a collector has cut lines of the text, whether its last line is cut).
+
+        lines: the first ones.
+        """
         joined, cut, last = self.parser.joined, False, ""
         if any(map(joined.knows, lines[:MOST_HEADERS])):
             for last in chain.from_iterable(blocks(stream)):
@@ -292,13 +311,13 @@ class Sniffer:
         return cut, joined.is_partial(last)
 
     def _ts_of(self, lines: Iterable[str]) -> str:
-        """The time stamp of the first of the lines that begins a record, as printed."""
+        """Return the printed time stamp of the first line that begins a record; empty where none does."""
         line = next((line for line in map(self.parser.unwrapped, lines) if self._timed.begins(line)), "")
         header = self._timed.of_line(line)
         return (header[1] or "") if header else ""
 
     def _envelope(self, text: str, kind: str | None) -> Envelope | None:
-        """What is around the lines; None where the known wrappers have to do."""
+        """Learn the envelope of the lines; None where they have none, or a known wrapper."""
         lines = split_lines(text)
         if any(map(self.parser.joined.knows, lines[:MOST_HEADERS])):
             return None
@@ -311,13 +330,13 @@ class Sniffer:
         yield from reader.close()
 
     def _node(self, path: PurePosixPath, records: Iterable[Record], envelope: Envelope | None) -> int | None:
-        """Return the id that the lines show; else the folder's; else None."""
+        """Return the node id that the lines show, else the one of the folder, else None."""
         contradiction = envelope.contradiction if envelope else None
         idents = {record.log_ident for record in records}
         said = {ident.node for ident in map(self.parser.log_ident, idents) if ident is not None and ident.node is not None}
         folders = [m.group(1) for part in path.parts[:-1] if (m := NODE_FOLDER.fullmatch(part))]
         folder = int(folders[-1]) if folders else None
-        # of several pods one has said its id: lines of the others are not of that node
+        # where only one of several pods prints its id, the lines of the others are not of that node
         if len(said) == 1 and (contradiction is None or contradiction.nodes == 1):
             return said.pop()
         # several nodes write to one file: each line names its node
@@ -325,20 +344,23 @@ class Sniffer:
 
 
 class _Followed:
-    """A stream whose first bytes were read before: it measures its text and keeps the end."""
+    """A stream whose first bytes were read before; it measures the text and keeps its end."""
 
     def __init__(self, begun: bytes, stream: BinaryIO) -> None:
         self._begun, self._stream = begun, stream
         self._length, self._last = 0, b""
 
     def read(self, size: int) -> bytes:
-        """The next bytes."""
+        """Return the next bytes."""
         piece, self._begun = (self._begun, b"") if self._begun else (self._stream.read(size), b"")
         self._length, self._last = self._length + len(piece), (self._last + piece)[-LAST_RECORDS:]
         return piece
 
     def to_the_end(self) -> tuple[int, bytes]:
-        """(bytes of the text, the last of it); whether an archive is truncated or has no end shows only there."""
+        """Read to the end and return (bytes of the text, its last bytes).
+
+        Only this shows whether an archive is truncated.
+        """
         while self.read(LOOK):
             pass
         return self._length, self._last
@@ -356,7 +378,7 @@ def _is_one_line_of_json(text: str) -> bool:
 
 
 def _begins_like(line: str, other: str) -> bool:
-    """Return whether a line may grow into one with a header like another's, where all digits count as equal."""
+    """Return whether a line may be the beginning of a header like another one; all digits count as equal."""
     begun, whole = (re.sub(r"\d", "0", text)[:STAMP_LENGTH] for text in (line, other))
     return whole.startswith(begun)
 
@@ -365,12 +387,12 @@ STANDARD_INPUT = "-"
 
 
 def is_stream(given: str) -> bool:
-    """Whether it can be read only once: standard input, or a pipe, as a shell makes it for `<(zcat ..)`."""
+    """Return whether a path can be read only once: standard input, or a pipe such as `<(zcat ..)`."""
     return given == STANDARD_INPUT or (os.path.exists(given) and not os.path.isfile(given) and not os.path.isdir(given))
 
 
-def _kept(given: str, folder: Path, limits: Limits) -> Path:
-    """Copy a stream to a file. Raises OSError, `archives.LimitError` among them."""
+def _copied(given: str, folder: Path, limits: Limits) -> Path:
+    """Copy a stream to a file. Raises OSError, such as archives.LimitError."""
     if given == STANDARD_INPUT and sys.stdin is None:
         raise OSError("standard input is closed")
     number, name = tempfile.mkstemp(dir=folder)
@@ -382,7 +404,7 @@ def _kept(given: str, folder: Path, limits: Limits) -> Path:
 
 def _of_stream(given: str, sniffer: "Sniffer", folder: Path) -> list[LogFile]:
     try:
-        found = sniffer.look_inside(_kept(given, folder, sniffer.limits))
+        found = sniffer.look_inside(_copied(given, folder, sniffer.limits))
     except OSError as error:
         found = [LogFile(Path(given), 0, "unreadable", why=error.strerror or str(error))]
     return [replace(file, given=given) for file in found]
@@ -391,10 +413,10 @@ def _of_stream(given: str, sniffer: "Sniffer", folder: Path) -> list[LogFile]:
 def find(
     cluster: Cluster, ruleset: RuleSet | None = None, limits: Limits = archives.LIMITS, temporary: Path | None = None
 ) -> list[LogFile]:
-    """Every file below the paths given for a cluster, with what it is; a path that does not exist is unreadable.
+    """Examine every file below the paths of a cluster; a path that does not exist is unreadable.
 
     temporary: folder for copies of streams (`is_stream`), if there may be any.
-    The first empty file represents all empty ones, and one unrelated file all after the first MOST_NAMED: there may be a million.
+    One entry counts all empty files, and one counts all unrelated files after the first MOST_NAMED, because there may be a million.
     """
     sniffer = Sniffer(ruleset, limits)
     found: list[LogFile] = []
@@ -430,8 +452,11 @@ def find(
     return [replace(file, cluster=cluster.name, timezone=cluster.timezone) for file in found]
 
 
-def still_there(files: Iterable[LogFile]) -> list[LogFile]:
-    """Return the files. A log that was rotated, removed or cut short since it was examined becomes unreadable."""
+def unchanged(files: Iterable[LogFile]) -> list[LogFile]:
+    """Return the files.
+
+    A log that was rotated, removed or truncated since it was examined is marked unreadable.
+    """
 
     def look_again(file: LogFile) -> LogFile:
         if not file.usable or file.uri:
@@ -450,7 +475,10 @@ def still_there(files: Iterable[LogFile]) -> list[LogFile]:
 
 
 def _end_of_lines(data: bytes, begin: int, end: int) -> int:
-    """Return where the last whole line between two places ends; 0 where none does. A CR as the last byte may be half of a line end."""
+    """Return where the last whole line between two places ends; 0 where none does.
+
+    A final CR may be half of a line end.
+    """
     cr = data.rfind(b"\r", begin, min(end, len(data) - 1))
     return max(data.rfind(b"\n", begin, end), cr + (cr >= 0 and data[cr + 1 : cr + 2] == b"\n")) + 1
 
@@ -462,23 +490,30 @@ def _end_of_line(data: bytes) -> int:
 
 
 def _long_line(data: bytes, read: Callable[[], bytes]) -> tuple[str, bytes]:
-    """Return (a line that is too long, shortened; what follows it). data: of the stream, from the begin of the line on."""
+    """Return (a line that is too long, shortened; the bytes after it).
+
+    data: the bytes that were read since the line began.
+    """
     line, decoded = LineBuilder(), codecs.getincrementaldecoder("utf-8")("replace")
     while True:
         if end := _end_of_line(data):
             line.add(decoded.decode(data[:end].rstrip(b"\r\n"), True))
             return line.line(), data[end:]
-        held = data[-1:] if data[-1:] == b"\r" else b""
-        line.add(decoded.decode(data[: len(data) - len(held)]))
+        cr = data[-1:] if data[-1:] == b"\r" else b""
+        line.add(decoded.decode(data[: len(data) - len(cr)]))
         more = read()
         if not more:
             line.add(decoded.decode(b"", True))
             return line.line(), b""
-        data = held + more
+        data = cr + more
 
 
 def blocks(stream: BinaryIO, length: int | None = None) -> Iterator[list[str]]:
-    """Yield the lines of a stream, or of its next bytes, without line ends, some megabytes at a time. A line that is too long is a `CutLine`."""
+    """Yield the lines of a stream without line ends, some megabytes at a time.
+
+    A line that is too long becomes a `CutLine`.
+    length: bytes of the stream to read; None: all.
+    """
     left = length
 
     def read() -> bytes:
@@ -498,7 +533,7 @@ def blocks(stream: BinaryIO, length: int | None = None) -> Iterator[list[str]]:
         piece = read()
         more = bool(piece)
         data += piece
-        # the part in which no line is too long
+        # end of the part in which no line is too long
         sound = 0
         while len(data) - sound > LONGEST_LINE:
             if end := _end_of_lines(data, sound, sound + LONGEST_LINE + 1):
@@ -517,10 +552,10 @@ def blocks(stream: BinaryIO, length: int | None = None) -> Iterator[list[str]]:
 
 @dataclass(frozen=True)
 class Split:
-    """A part of a file that one task reads: all of the records that begin in it, to their ends.
+    """A part of a file that one task reads, cut between records.
 
     number: of the file among those of a run.  begin, end: bytes.  line_no: of its first line.
-    said_before: ids of texts that the file before this one, by rotation, has ended with, and how often.
+    previous_ending: the `ending` of the previous file of the rotation: id of a text -> how often.
     """
 
     file: LogFile
@@ -528,18 +563,18 @@ class Split:
     begin: int
     end: int
     line_no: int = 1
-    said_before: dict[bytes, int] = field(default_factory=dict)
+    previous_ending: dict[bytes, int] = field(default_factory=dict)
 
     @property
     def is_last(self) -> bool:
-        """Whether it is the last part of the file."""
+        """Return whether it is the last part of the file."""
         return self.end >= self.file.length
 
 
 def _next_record(file: LogFile, stream: BinaryIO, at: int, parser: Parser) -> int | None:
-    """Return where a file may be split at or after a place: a record begins there with another time stamp than the one before.
+    """Return where a file may be split at or after a place: where the time stamp changes.
 
-    Equal texts share a time stamp, so one task counts them all. None: nowhere before the end.
+    Then one task counts all equal texts, which share a time stamp. None: nowhere before the end.
     """
     headers, unwrapped = parser.headers(False), parser.unwrapped if file.envelope is None else printed
     opener = Opener(file.envelope) if file.envelope is not None and file.wrapped else None
@@ -553,21 +588,21 @@ def _next_record(file: LogFile, stream: BinaryIO, at: int, parser: Parser) -> in
         if not data:
             return None
         line = unwrapped(split_lines(data.decode("utf-8", "replace"))[0])
-        goes_on = True
+        is_same_source = True
         if opener is not None:
             (inside,) = opener(line)
-            line, goes_on, before = inside.text, before in (None, inside.source), inside.source
+            line, is_same_source, before = inside.text, before in (None, inside.source), inside.source
         if headers.begins(line):
             header = headers.of_line(line)
             ts = header[1] if header else None
-            # a stack trace of another source may continue
-            if begun and ts != first and goes_on:
+            # the previous record of another source may still continue
+            if begun and ts != first and is_same_source:
                 return place
             begun, first = True, ts
 
 
 def _next_line(stream: BinaryIO) -> bytes:
-    """Return the beginning of the next line, and read the stream past the end of that line."""
+    """Return the beginning of the next line and skip the rest of that line."""
     line = more = stream.readline(LONGEST_LINE)
     while more and not more.endswith(b"\n"):
         more = stream.readline(LONGEST_LINE)
@@ -575,7 +610,7 @@ def _next_line(stream: BinaryIO) -> bytes:
 
 
 def _lines_between(file: LogFile, begin: int, end: int) -> int:
-    """Return how many lines `blocks` yields for these bytes, which end with a line."""
+    """Return the number of lines that `blocks` yields for these bytes, which end with a line end."""
     lines, left, is_cr = 0, end - begin, False
     with file.open() as stream:
         stream.seek(begin)
@@ -587,21 +622,23 @@ def _lines_between(file: LogFile, begin: int, end: int) -> int:
 
 
 def split_size(files: Iterable[LogFile], cores: int) -> int:
-    """Return the size, in bytes, of the parts of some files that keep so many cores busy."""
+    """Return the size in bytes of the splits that keep the cores busy."""
     return min(max(sum(file.length for file in files) // (3 * cores), SMALLEST_SPLIT), LARGEST_SPLIT)
 
 
-def anywhere(file: LogFile) -> LogFile:
-    """The same file, under the same name, for a process with another working directory."""
+def absolute(file: LogFile) -> LogFile:
+    """Return the file with an absolute path, for a process with another working directory."""
     return file if file.uri else replace(file, path=file.path.absolute(), given=file.given or str(file.path))
 
 
 def splits(files: Sequence[LogFile], parser: Parser, size: int) -> list[Split]:
-    """The files in parts of some `size` bytes. A packed file is read whole; so is one at a URI, and one whose lines are cut, have no time stamps, or are in an envelope that is
-    not of lines.
+    """Split files into parts of about `size` bytes.
+
+    Not split are files that are packed or at a URI, and those whose lines are cut, have no time stamps, or are in an envelope that is not of
+    lines.
     """
     found = []
-    before = said_before(files, parser)
+    endings = previous_endings(files, parser)
     for number, file in enumerate(files):
         edges = [0]
         is_whole = file.wrapped and file.envelope is not None and not file.envelope.is_of_lines
@@ -615,16 +652,16 @@ def splits(files: Sequence[LogFile], parser: Parser, size: int) -> list[Split]:
                         edges.append(place)
         line_no = 1
         for begin, end in zip(edges, [*edges[1:], file.length], strict=True):
-            found.append(Split(file, number, begin, end, line_no, before.get(number, {}) if begin == 0 else {}))
+            found.append(Split(file, number, begin, end, line_no, endings.get(number, {}) if begin == 0 else {}))
             if end < file.length:
                 line_no += _lines_between(file, begin, end)
     return found
 
 
 def lines_of(split: Split, parser: Parser, pieces: Counter[str] | None = None) -> Iterator[list[str]]:
-    """Yield the lines of a split, joined where a collector has cut them. pieces: counts lines of the file, and whole ones.
+    """Yield the lines of a split, joined where a collector has cut them.
 
-    Raises OSError where the file was replaced meanwhile.
+    pieces: counts the lines before and after they are joined. Raises OSError where the file was replaced meanwhile.
     """
     with split.file.open() as stream:
         status = split.file.path.stat()
@@ -647,7 +684,7 @@ def _counted(blocks: Iterable[list[str]], counts: Counter[str] | None, name: str
 
 
 def _some_lines(lines: Iterable[str]) -> Iterator[list[str]]:
-    """Lines in blocks of some megabytes."""
+    """Yield lines in blocks of some megabytes."""
     block, size = [], 0
     for line in lines:
         block.append(line)
@@ -660,7 +697,10 @@ def _some_lines(lines: Iterable[str]) -> Iterator[list[str]]:
 
 
 def fetched(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[str, Path]]:
-    """Yield (URI as Hadoop writes it, a local file that is valid until the next one) for each file of some pieces."""
+    """Yield (URI as Hadoop writes it, local copy) for each file of some pieces.
+
+    A copy is valid until the next one.
+    """
     rows = (row for batch in batches for row in zip(*(column.to_pylist() for column in batch.columns), strict=True))
     with tempfile.TemporaryDirectory(prefix="kafka-audit-") as folder:
         for uri, pieces in groupby(rows, key=lambda row: row[0]):
@@ -682,12 +722,15 @@ _ROTATED_TO = re.compile(rf"(?<=\.log)[.\-].*|[.\-_]?\d[\d\-.]*(?=\.|$)|\.(?:{_P
 
 
 def _family(file: LogFile) -> tuple[str, str, str]:
-    """What files have in common that one was rotated to the other: `state-change.log`, `state-change.log.2026-11-20-10`, `..log.1.gz`."""
+    """Return the key that the files of a rotation share.
+
+    Such files are state-change.log, state-change.log.2026-11-20-10, state-change.log.1.gz.
+    """
     return file.cluster, str(file.place.parent), _ROTATED_TO.sub("", file.place.name)
 
 
 def ending(file: LogFile, parser: Parser) -> dict[bytes, int]:
-    """Ids of the texts that a file ends with within one moment, and how often."""
+    """Return id -> how often, of the texts at the end of a file that share its last time stamp."""
     with file.open() as stream:
         if not file.packed and file.length > LAST_RECORDS:
             stream.seek(_next_record(file, stream, file.length - LAST_RECORDS, parser) or 0)
@@ -701,9 +744,9 @@ def ending(file: LogFile, parser: Parser) -> dict[bytes, int]:
     return dict(counts)
 
 
-def said_before(files: Sequence[LogFile], parser: Parser) -> dict[int, dict[bytes, int]]:
-    """Of files that go on, by rotation, where another ends within one moment: ids of the texts that this one ends with, how often."""
-    # those of one moment may be copies
+def previous_endings(files: Sequence[LogFile], parser: Parser) -> dict[int, dict[bytes, int]]:
+    """Return number of a file -> `ending` of the previous file, where both share a time stamp."""
+    # equal texts of one time stamp, in two files, are several records
     logs = {number: file for number, file in enumerate(files) if file.kind == "log" and "" != file.first_ts != file.last_ts}
     begun = {(_family(file), file.first_ts): number for number, file in logs.items()}
     found: dict[int, dict[bytes, int]] = {}

@@ -1,4 +1,4 @@
-"""Read the logs of a run into the tables, and report on those of each cluster."""
+"""Read the logs of a run into the tables and report on each cluster."""
 
 from __future__ import annotations
 
@@ -46,11 +46,11 @@ def read_logs(
     remote: Sequence[Any],
     ahead: events.Ahead | None,
 ) -> tuple[Sequence[LogFile], events.IngestSummary]:
-    """Read logs into the tables. Where some were removed meanwhile, read the others again. remote, ahead: as for `events.land`.
+    """Read logs into the tables and return the logs that were read, and the counts.
 
-    Return the logs that were read, and the counts. Raises InputError where none is left.
+    Where a log was removed meanwhile, the others are read again. remote, ahead: as for `events.land`. Raises InputError where no log is left.
     """
-    files, left = list(logs), ingest.still_there(list(logs))
+    files, left = list(logs), ingest.unchanged(list(logs))
     while True:
         if left != files:
             ahead = None
@@ -65,7 +65,7 @@ def read_logs(
                     doing.note(note)
             return files, read
         except Exception:
-            left = ingest.still_there(files)
+            left = ingest.unchanged(files)
             if left == files:
                 raise
 
@@ -81,7 +81,7 @@ def outcome(
 ) -> Outcome:
     """Return the result for a cluster.
 
-    facts: None: nothing was recognised. files: of the run. inputs: rows of the table of that name. now: UTC; None: the newest record.
+    facts: None: nothing was recognised. files: of the run. inputs: rows of `inputs`. now: UTC; None: the newest record.
     """
     every = [file for file in files if file.cluster == cluster.name]
     mine = [file for file in every if file.kind != "checkpoint"]
@@ -94,7 +94,7 @@ def outcome(
     elif error := zone_error(facts.ordered_events):
         problem = _other_zone(error)
     if problem is None:
-        unreadable += tuple(accounting.gave_nothing([one for one in cluster.logs if not SCHEME.match(one)], every))
+        unreadable += tuple(accounting.without_logs([one for one in cluster.logs if not SCHEME.match(one)], every))
     newest = moment_of(facts.evidence.newest).replace(tzinfo=None) if facts is not None and facts.evidence.newest >= 0 else None
     return Outcome(
         cluster.name,
@@ -116,12 +116,12 @@ def warn_of(files: Iterable[LogFile]) -> None:
 
 
 def nothing_found(files: Sequence[LogFile]) -> str:
-    """Return why there is nothing to audit, and what to do."""
+    """Return why nothing can be audited, and what to do."""
     if not files:
-        return "No file there. Give the folder that holds controller.log and state-change.log."
+        return "No file was found. Give the folder of controller.log and state-change.log."
     missing = [f for f in files if f.why == ingest.MISSING]
     if len(missing) == len(files):
-        return f"{visible(missing[0].name)}: {ingest.MISSING}; give the folder that holds controller.log and state-change.log"
+        return f"{visible(missing[0].name)}: {ingest.MISSING}; give the folder of controller.log and state-change.log"
     unreadable = [f for f in files if f.kind == "unreadable"]
     empty = [f for f in files if f.kind == "empty"]
     count = sum(file.alike for file in files)
@@ -132,13 +132,13 @@ def nothing_found(files: Sequence[LogFile]) -> str:
     other = max(files, key=lambda file: ("skipped", "empty", "checkpoint", "unrelated").index(file.kind))
     what = other.why or ("it is the output of one of Kafka's tools" if other.kind == "checkpoint" else "it is empty")
     return (
-        f"None of {counted(count, 'file')} holds a Kafka log record; {visible(other.name)}, for one: {what}. "
-        "Give the folder that holds controller.log and state-change.log; `kafka-audit explain LINE` shows the rule of a line."
+        f"None of {counted(count, 'file')} has a Kafka log record; for example, {visible(other.name)}: {what}. "
+        "Give the folder of controller.log and state-change.log; `kafka-audit explain LINE` shows the rule of a line."
     )
 
 
 def _other_zone(error: Any) -> str:
-    """error: `timelines.clocks.ZoneError`."""
+    """Return the message of a `timelines.clocks.ZoneError`."""
     minutes = round(abs(error.later) / 60e6)
     return (
         f"Its brokers print the same registrations {minutes // 60}:{minutes % 60:02d} h {'later' if error.later > 0 else 'earlier'} than its metadata log, "

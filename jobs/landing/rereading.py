@@ -1,7 +1,7 @@
-"""Events read again from the text of their records: `events.raw` holds each record whole. Pure: Arrow in and out.
+"""Parse stored records again from their text in `events.raw`. Pure: Arrow in and out.
 
-After an upgrade all records are read again, and get the ids of this version (`reread`). After a change of the rules those are read again that
-the change may concern (`changes`).
+After an upgrade all records are parsed again and get the ids of this version (`reread`). After a change of the rules only the records that
+the change may concern are parsed again (`changes`).
 """
 
 import hashlib
@@ -22,27 +22,27 @@ from parsers.rules import Rule, RuleSet
 # column of the result: the id that the record had
 FORMER = "former_id"
 REREAD = EVENTS.append(pa.field(FORMER, pa.string()))
-# columns of an event of an earlier version; the first item of a record has its text
+# columns of an event of any earlier version; the first item of a record has its text
 OF_RECORD = ("cluster", "file", "record_no", "record_id", "node", "ts", "raw")
-# likewise, in versions that have them
+# columns of an event of some earlier versions
 OF_SOME_VERSIONS = ("layout", "cut_bytes")
-# columns that exist since records have the ids of this version
+# column of versions whose record ids are those of this version
 ENDS_FILE = "ends_file"
 AT_ONCE = 10_000
-# loggers that a message names
+# most loggers that a message names
 SHOWN = 3
-# layout of a text that no layout reads now
+# layout of a text that no layout of this version reads
 NO_LAYOUT = "-"
-# values of a record that its text does not change
+# values that parsing a record again does not change
 KEPT = ("record_id", "cluster", "incarnation", "file", "record_no", "ts", ENDS_FILE)
-# change of a row of `events`: written, or removed; for the first row of a record also: counted in `passed_over` instead
-SET, GONE, PASSED = "set", "gone", "passed"
-# columns of `changes`: one of these, and the event type that the record had
+# changes of a row of `events`: written, removed, or, for the first row of a record, counted in `passed_over` instead
+SET, REMOVED, OUT_OF_SCOPE = "set", "removed", "out_of_scope"
+# columns of `changes`: the change of a row, and the former event type of its record
 CHANGE, FORMER_TYPE = "change", "former_type"
 CHANGES = EVENTS.append(pa.field(CHANGE, pa.string())).append(pa.field(FORMER_TYPE, pa.string()))
 # the order in which `changes` reads rows
 IN_ORDER = ("cluster", "file", "record_no", "record_id", "item")
-# name, among those of rules, for what the timelines keep because of the rules
+# entry of `versions` for what the timelines keep because of the rules
 KEEPS = ""
 
 Row = dict[str, Any]
@@ -51,9 +51,9 @@ Row = dict[str, Any]
 def reread(batches: Iterable[pa.RecordBatch], ruleset: RuleSet) -> Iterator[pa.RecordBatch]:
     """Return the events of records, with the columns of REREAD.
 
-    in: OF_RECORD and, where the records have ids of this version, ENDS_FILE; one row a record, those of a file together and in the order of
+    in: OF_RECORD and, where the records have ids of this version, ENDS_FILE; one row per record, those of a file together and sorted by
     record_no. Moment, node and ids of this version are kept. Texts that are no record of Kafka in this version are left out;
-    a text that no layout reads now has no values.
+    a text that no layout of this version reads has no values.
     """
     parser = Parser(ruleset)
     rows = (row for batch in batches for row in batch.to_pylist())
@@ -74,11 +74,11 @@ def reread(batches: Iterable[pa.RecordBatch], ruleset: RuleSet) -> Iterator[pa.R
 
 
 def _events(rows: Sequence[Row], parser: Parser, identity: Identity, has_ids: bool) -> Iterator[pa.RecordBatch]:
-    """rows: of one file."""
+    """Yield the events of rows of one file, with the columns of REREAD."""
     kept = {"ts": "ts", "record_no": "record_no", ENDS_FILE: ENDS_FILE, FORMER: "record_id"}
     if has_ids:
         kept["record_id"] = "record_id"
-    for mine, _, found in _read_again(rows, parser, identity):
+    for mine, _, found in _parsed_again(rows, parser, identity):
         if not found.num_rows:
             continue
         records = [mine[number] for number in found["record_no"].to_pylist()]
@@ -93,14 +93,17 @@ def _events(rows: Sequence[Row], parser: Parser, identity: Identity, has_ids: bo
         yield from pa.table(arrays, schema=REREAD).to_batches()
 
 
-def _read_again(rows: Iterable[Row], parser: Parser, identity: Identity) -> Iterator[tuple[list[Row], Batch, pa.Table]]:
-    """(rows of one node, what was read, its events, whose record_no is the place among these rows). rows: of one file."""
+def _parsed_again(rows: Iterable[Row], parser: Parser, identity: Identity) -> Iterator[tuple[list[Row], Batch, pa.Table]]:
+    """Yield (rows of one node, the parsed batch, its events with record_no as the place among these rows).
+
+    rows: of one file.
+    """
     by_node = defaultdict[int | None, list[Row]](list)
     for row in rows:
         by_node[row["node"]].append(row)
     for node, mine in by_node.items():
         source = Source(mine[0]["cluster"], node, mine[0]["file"], UTC)
-        # one line may have several records, so a line number does not identify a record
+        # one line may have several records, so its number does not identify a record
         batch = parser.read([_record(row, parser)._replace(line_no=place) for place, row in enumerate(mine)], source, identity)
         yield mine, batch, parser.table(batch, source)
 
@@ -115,7 +118,7 @@ def _record(row: Row, parser: Parser) -> Record:
 
 
 def renamed(ids: pa.ChunkedArray, names: dict[str, str]) -> pa.Array:
-    """Lists of record ids, with the new ids of those that have one. ids: list<string>."""
+    """Return lists of record ids, each id replaced by its new one if it has one. ids: list<string>."""
     return pa.array([None if some is None else [names.get(one, one) for one in some] for some in ids.to_pylist()], ids.type)
 
 
@@ -123,15 +126,16 @@ def renamed(ids: pa.ChunkedArray, names: dict[str, str]) -> pa.Array:
 
 
 def versions(ruleset: RuleSet) -> dict[str, str]:
-    """Return name of a rule -> hash of everything that decides the events of its records; also KEEPS."""
+    """Return rule -> hash of everything that determines the events of its records; also KEEPS."""
     found = {
-        rule.name: _hash([_told(rule), sorted(rule.loggers), rule.starts, rule.contains, rule.drifts]) for rule in ruleset.rules
+        rule.name: _hash([_definition(rule), sorted(rule.loggers), rule.starts, rule.contains, rule.drifts])
+        for rule in ruleset.rules
     }
     found[KEEPS] = _hash(sorted((rule.name, rule.keeps) for rule in ruleset.rules if rule.keeps))
     return found
 
 
-def _told(rule: Rule) -> list[Any]:
+def _definition(rule: Rule) -> list[Any]:
     return [rule.pattern, rule.says, sorted(rule.implies.items()), rule.each]
 
 
@@ -140,9 +144,9 @@ def _hash(value: Any) -> str:
 
 
 def concerned(before: Mapping[str, str], ruleset: RuleSet) -> set[str]:
-    """Return the event types whose records may give other events than with the rules before; records without a rule are not among them.
+    """Return the event types whose records may have other events than with the former rules.
 
-    before: `versions` of them. A rule is chosen by how a text begins, so that a new one may take records of others that begin like it.
+    before: `versions` of the former rules. A record's first words choose its rule, so a new rule may match records of rules that begin alike.
     """
     now = versions(ruleset)
     changed = [rule for rule in ruleset.rules if before.get(rule.name) != now[rule.name]]
@@ -156,9 +160,10 @@ def concerned(before: Mapping[str, str], ruleset: RuleSet) -> set[str]:
 
 
 def changes(batches: Iterable[pa.RecordBatch], ruleset: RuleSet) -> Iterator[pa.RecordBatch]:
-    """Return what other rules change in rows of `events`, with the columns of CHANGES. Records with the same events are left out.
+    """Return the rows of `events` that the rules change, with the columns of CHANGES.
 
-    in: rows of `events`, all of each record, IN_ORDER. Id, moment and node of a record are kept.
+    Unchanged records are left out.
+    in: all rows of each record in `events`, sorted by IN_ORDER. Id, moment and node of a record are kept.
     """
     parser = Parser(ruleset)
     rows = (row for batch in batches for row in batch.to_pylist())
@@ -174,16 +179,19 @@ def changes(batches: Iterable[pa.RecordBatch], ruleset: RuleSet) -> Iterator[pa.
 
 
 def _changed(records: Sequence[list[Row]], parser: Parser, identity: Identity) -> Iterator[pa.RecordBatch]:
-    """records: of one file, all rows of each, the one with its text first."""
+    """Return the changes of the records of one file.
+
+    records: all rows of each, the one with its text first.
+    """
     before = {rows[0]["record_id"]: rows for rows in records}
-    made: list[Row] = []
-    for mine, batch, found in _read_again((rows[0] for rows in records), parser, identity):
+    changed: list[Row] = []
+    for mine, batch, found in _parsed_again((rows[0] for rows in records), parser, identity):
         after: dict[int, list[Row]] = defaultdict(list)
         for row in found.to_pylist():
             after[row["record_no"]].append(row)
-        passed = {record.line_no: record for record, _, _ in batch.out_of_scope}
+        skipped = {record.line_no: record for record, _, _ in batch.out_of_scope}
         for place, first in enumerate(mine):
-            read_as = passed[place].layout if place in passed else after[place][0]["layout"]
+            read_as = skipped[place].layout if place in skipped else after[place][0]["layout"]
             if first["raw"] is None or read_as == NO_LAYOUT:
                 continue  # records that cannot be read again stay unchanged
             old = before[first["record_id"]]
@@ -192,15 +200,15 @@ def _changed(records: Sequence[list[Row]], parser: Parser, identity: Identity) -
             if new == old:
                 continue
             former = {FORMER_TYPE: first["event_type"]}
-            made += [row | former | {CHANGE: SET} for row in new if row not in old]
+            changed += [row | former | {CHANGE: SET} for row in new if row not in old]
             items = {row["item"] for row in new}
-            made += [row | former | {CHANGE: GONE} for row in old if row["item"] not in items]
-            if place in passed:
-                # as it is counted when its file is read
-                printed = {"logger": passed[place].logger, "layout": passed[place].layout}
-                made.append(first | printed | former | {CHANGE: PASSED})
-    if made:
-        yield from pa.Table.from_pylist(made, schema=CHANGES).to_batches()
+            changed += [row | former | {CHANGE: REMOVED} for row in old if row["item"] not in items]
+            if place in skipped:
+                # as if its file were read now
+                printed = {"logger": skipped[place].logger, "layout": skipped[place].layout}
+                changed.append(first | printed | former | {CHANGE: OUT_OF_SCOPE})
+    if changed:
+        yield from pa.Table.from_pylist(changed, schema=CHANGES).to_batches()
 
 
 def _whole(row: Row) -> Row:
@@ -208,7 +216,7 @@ def _whole(row: Row) -> Row:
 
 
 def passed_over(rows: pa.Table) -> pa.Table:
-    """Return the rows of `passed_over` of records, given with the columns of `events`."""
+    """Return the rows of `passed_over` for records with the columns of `events`."""
     found = []
     for row in rows.select(["cluster", "node", "ts", "logger", "layout", "record_id"]).to_pylist():
         hour = row["ts"] and row["ts"].replace(minute=0, second=0, microsecond=0)
@@ -224,10 +232,10 @@ def in_scope(loggers: Iterable[str | None], ruleset: RuleSet, *, are: bool = Tru
 
 @dataclass(frozen=True)
 class Reread:
-    """What a change of the rules has changed in `events`.
+    """The result of a change of the rules.
 
-    records: number read again. changed: number with other events. loggers: those that came into scope; skipped: how many of their records
-    are counted and not stored.
+    records: number of records that were parsed again. changed: number of those with other events. loggers: those that are in scope now.
+    skipped: number of their records that were counted but not stored.
     """
 
     records: int
@@ -236,17 +244,17 @@ class Reread:
     skipped: int = 0
 
     def sentences(self) -> list[str]:
-        """Return a note for people; empty where nothing was read."""
+        """Return notes for people; none where nothing was parsed again."""
         found = []
         if self.records:
             found.append(
-                f"The rules have changed: {self.records:,} records were read again, {self.changed:,} of them say something else now."
+                f"The rules have changed: {self.records:,} records were parsed again; {self.changed:,} of them have other events now."
             )
         if self.skipped:
             shown, more = ", ".join(self.loggers[:SHOWN]), len(self.loggers) - SHOWN
             others = f" and {more} more" if more > 0 else ""
             found.append(
-                f"{self.skipped:,} records of loggers that rules are about now ({shown}{others}) were counted and not stored: "
+                f"{self.skipped:,} records of loggers that are in scope now ({shown}{others}) were not stored: "
                 "give their logs again."
             )
         return found

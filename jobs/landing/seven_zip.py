@@ -1,26 +1,27 @@
-"""Writes the files of a .7z as a tar: the archive is standard input, the tar standard output. Needs py7zr, the extra `7z`.
+"""Convert a .7z on standard input to a tar on standard output. Needs py7zr, the extra `7z`.
 
-A process of its own, because py7zr pushes what it unpacks, where a reader pulls, and reserves whatever memory a header asks for. Here
-the pipe makes it wait, and the system bounds its memory. Ends with code 1 and one line on standard error where the archive cannot be read.
+It runs as a child process. py7zr writes as fast as it unpacks; the pipe makes it wait for the reader. It also reserves whatever memory a
+header asks for; the system bounds the memory of the process. If the archive cannot be read, it prints one line on standard error and exits
+with code 1.
 """
 
 import sys
 import tarfile
 from typing import BinaryIO
 
-# bytes of memory: the largest dictionary of 7-Zip's own levels has 256 MB
+# most bytes of memory; the largest dictionary of 7-Zip's own levels has 256 MB
 MEMORY = 1024**3
-# seconds of processor time for the list of files; a list of 100,000 files takes 2 s
+# most seconds of processor time for the list of files; 100,000 files take 2 s
 LONGEST_LIST = 30
 
 
 def write_tar(packed: BinaryIO, into: BinaryIO) -> None:
-    """Write each file of the archive, in the archive's order. A name is copied as it is; it only names."""
+    """Write each file of the archive, in the archive's order and under its unchanged name."""
     from py7zr import SevenZipFile
     from py7zr.io import MemIO, Py7zIO, WriterFactory
 
     class Member(Py7zIO):
-        """A file on its way into the tar, which says its size first."""
+        """A file that is written into the tar, after a header with its size."""
 
         def __init__(self, name: str, size: int) -> None:
             self._size, self._left = size, size
@@ -52,7 +53,7 @@ def write_tar(packed: BinaryIO, into: BinaryIO) -> None:
         def size(self) -> int:
             return self._size - self._left
 
-    # a few packed bytes may list millions of files
+    # a small archive may list millions of files
     limit("RLIMIT_CPU", LONGEST_LIST)
     with SevenZipFile(packed) as archive:
         if archive.needs_password():
@@ -65,7 +66,7 @@ def write_tar(packed: BinaryIO, into: BinaryIO) -> None:
                 file = members[filename]
                 return Member(file.filename, 0 if file.emptystream else file.uncompressed)
 
-        # not `extract`: it refuses the whole archive for one name that leads out of a folder, and nothing is written to names here
+        # `extract` would refuse the whole archive for one name that leads out of a folder; no file is written under a name
         for number, file in members.items():
             archive.worker.register_filelike(file.id, MemIO(number, Members()))
         archive.worker.extract(archive.fp, None, parallel=False)
@@ -74,19 +75,19 @@ def write_tar(packed: BinaryIO, into: BinaryIO) -> None:
 
 
 def limit(what: str, most: int | None) -> None:
-    """Bounds what this process takes of a resource, where the system can; None: no longer."""
+    """Limit a resource of the process, if the system can. most: None removes the limit."""
     try:
         import resource
     except ImportError:
         return
     kind = getattr(resource, what)
     _, hard = resource.getrlimit(kind)
-    wanted = hard if most is None else most if hard == resource.RLIM_INFINITY else min(most, hard)
-    resource.setrlimit(kind, (wanted, hard))
+    soft = hard if most is None else most if hard == resource.RLIM_INFINITY else min(most, hard)
+    resource.setrlimit(kind, (soft, hard))
 
 
 def why(error: BaseException) -> str:
-    """What is wrong, as a sentence."""
+    """Return what is wrong, as one line."""
     from py7zr import exceptions
 
     if isinstance(error, MemoryError):
@@ -103,14 +104,14 @@ def why(error: BaseException) -> str:
 
 
 def main() -> int:
-    """Return the exit code."""
+    """Convert standard input and return the exit code."""
     limit("RLIMIT_DATA", MEMORY)
     try:
         sys.stdin.buffer.seek(0)
         write_tar(sys.stdin.buffer, sys.stdout.buffer)
     except BrokenPipeError:
         return 0
-    except Exception as error:  # whatever a damaged archive makes the library raise
+    except Exception as error:  # a damaged archive makes the library raise anything
         print(why(error), file=sys.stderr)
         return 1
     return 0

@@ -1,4 +1,4 @@
-"""Outputs of Kafka's tools, from --checkpoint or among the logs: read, stored in `events` and `checkpoints`, compared with the timelines.
+"""Read, store and compare outputs of Kafka's tools, from --checkpoint or among the logs.
 
 As events they start a timeline where the logs show nothing (`jobs.timelines`). They are marked as not printed by a log.
 """
@@ -29,55 +29,61 @@ if TYPE_CHECKING:
     from jobs.timelines import ClusterFacts
 
 MAX_BYTES = 256 * 1024 * 1024
-# characters of a line that are stored in `events.raw`
+# most characters of a line that are stored in `events.raw`
 LONGEST_KEPT = 2_000
 QUORUM = "quorum"
-# lines of a file that are named where they cannot be read, and characters of each
+# most unreadable lines of a file that are reported, and most characters of each
 NAMED_LINES, LONGEST_NAMED = 5, 200
-# columns of `checkpoints` -> the field with their values, where it has another name
+# field of a Checkpoint -> column of `checkpoints`, where they differ
 COLUMNS = {"adding": "adding_replicas", "removing": "removing_replicas"}
 
 
 @dataclass(frozen=True)
 class ToolOutput:
-    """One output of a tool. is_given: with --checkpoint. lines: those about a partition, by their numbers."""
+    """One output of a tool. is_given: with --checkpoint.
+
+    lines: number -> text of the lines about a partition.
+    """
 
     path: Path
     cluster: str
     at: datetime
-    told: tuple[Checkpoint, ...]
+    partitions: tuple[Checkpoint, ...]
     is_given: bool = False
     lines: Mapping[int, str] = field(default_factory=dict, repr=False)
 
     @property
     def topics(self) -> set[str]:
-        """The topics that it names, without the metadata log, which every cluster has."""
-        return {one.topic for one in self.told if one.source != QUORUM}
+        """Return the topics that it names, without the metadata log, which every cluster has."""
+        return {one.topic for one in self.partitions if one.source != QUORUM}
 
     @property
     def cluster_ids(self) -> set[str]:
-        """The ids of clusters that it names."""
-        return {one.cluster_id for one in self.told if one.cluster_id}
+        """Return the cluster ids that it names."""
+        return {one.cluster_id for one in self.partitions if one.cluster_id}
 
 
 def given(paths: Iterable[Path], at: datetime | None, clusters: Sequence[str]) -> list[ToolOutput]:
-    """Read the files of --checkpoint. Raises UsageError where one is no output of a tool, or its moment or cluster is unknown."""
+    """Read the files of --checkpoint.
+
+    Raises UsageError where one is no output of a tool, or its moment or cluster is unknown.
+    """
     found = []
     for path in paths:
         if len(clusters) != 1:
             raise UsageError(f"--checkpoint {path} is of one of {len(clusters)} clusters; put it among the logs of its cluster")
         try:
-            moment, told, lines = _read(path)
+            moment, partitions, lines = _read(path)
         except OSError as error:
             raise UsageError(f"--checkpoint {path}: {error.strerror}") from None
         except checkpoints.CheckpointError as error:
             raise UsageError(f"--checkpoint {path} {error}") from None
         moment = at or moment
-        if not told:
+        if not partitions:
             warn(f"--checkpoint {path} lists no partition; nothing is compared with it")
         if moment is None:
             raise UsageError(f"--checkpoint {path} has no time at which the tool was run; give it with --at TIME")
-        found.append(ToolOutput(path, clusters[0], moment, told, True, lines))
+        found.append(ToolOutput(path, clusters[0], moment, partitions, True, lines))
     return found
 
 
@@ -88,12 +94,12 @@ def among(files: Iterable["LogFile"]) -> list[ToolOutput]:
         if file.kind == "checkpoint":
             try:
                 with file.open() as stream:
-                    moment, told, lines = _parsed(stream.read(MAX_BYTES + 1), file.name, file.place.name)
+                    moment, partitions, lines = _parsed(stream.read(MAX_BYTES + 1), file.name, file.place.name)
             except (OSError, checkpoints.CheckpointError):
-                continue  # the file has changed since it was identified
+                continue  # the file has changed since it was examined
             if moment is not None:
-                found.append(ToolOutput(Path(file.name), file.cluster, moment, told, False, lines))
-            elif told:
+                found.append(ToolOutput(Path(file.name), file.cluster, moment, partitions, False, lines))
+            elif partitions:
                 undated.append(file.name)
     if undated:
         warn(
@@ -113,26 +119,29 @@ def _parsed(content: bytes, path: str, name: str) -> tuple[datetime | None, tupl
         raise checkpoints.CheckpointError(f"is larger than {MAX_BYTES // 1024 // 1024} MB; a tool's output is not")
     text = content.decode("utf-8", "replace")
     output, whole = checkpoints.read(text), text.splitlines()
-    told = output.told
+    partitions = output.partitions
     for number, line in list(output.unread.items())[:NAMED_LINES]:
         warn(
             f"{visible(path)}, line {number}: it looks like a partition and cannot be read: {visible(line.strip())[:LONGEST_NAMED]}"
         )
     if len(output.unread) > NAMED_LINES:
         warn(f"{visible(path)}: {len(output.unread) - NAMED_LINES:,} more lines that look like a partition cannot be read")
-    if not told and not output.unread and (tool := checkpoints.tool_of(text)):
+    if not partitions and not output.unread and (tool := checkpoints.tool_of(text)):
         warn(f"{visible(path)} is output of {tool}, and lists no partition")
-    lines = {number: whole[number - 1][:LONGEST_KEPT] for number in {one.line for one in told}}
-    return checkpoints.moment_of(text, name), told, lines
+    lines = {number: whole[number - 1][:LONGEST_KEPT] for number in {one.line for one in partitions}}
+    return checkpoints.moment_of(text, name), partitions, lines
 
 
 # -- as events -------------------------------------------------------------------------------------------------
 
 
 def event_rows(output: ToolOutput) -> Iterator[dict[str, Any]]:
-    """Return rows of `events`, with incarnation 1 as for new records. The same output at the same moment gives the same rows."""
+    """Return rows of `events`, with incarnation 1 like new records.
+
+    The same output and moment give the same rows.
+    """
     items: dict[int, int] = {}
-    for one in output.told:
+    for one in output.partitions:
         if one.source == QUORUM:
             continue  # controller terms are derived from the logs alone
         item = items[one.line] = items.get(one.line, -1) + 1
@@ -153,9 +162,9 @@ def _list(ids: Sequence[int] | None) -> list[int] | None:
 
 
 def land(store: Any, outputs: Sequence[ToolOutput]) -> list[ToolOutput]:
-    """Append outputs to `events` that it does not have yet. Return the outputs of clusters whose logs know a topic of theirs.
+    """Append new outputs to `events`. Return the outputs of clusters whose logs know one of their topics.
 
-    Raises UsageError, before anything is written, where one that was given is of another cluster.
+    Raises UsageError, before anything is written, where a given output is of another cluster.
     """
     from jobs.engine.rows import at_or_after, at_or_before, computed, is_empty, lacking, one_of, where
 
@@ -165,9 +174,9 @@ def land(store: Any, outputs: Sequence[ToolOutput]) -> list[ToolOutput]:
     found = _of_known_topics(events, store.read("partition_states", clusters), outputs)
     rows = {(row["record_id"], row["item"]): row for output in found for row in event_rows(output)}
     if rows:
-        told = [name for name in schemas.columns("events") if name in next(iter(rows.values()))]
-        new = store.table_of("events", rows.values()).select(told)
-        # only events of the same moments: files of other times are skipped
+        columns = [name for name in schemas.columns("events") if name in next(iter(rows.values()))]
+        new = store.table_of("events", rows.values()).select(columns)
+        # reads only events of these moments, so that Delta skips other files
         moments = [row["ts"] for row in rows.values()]
         of_then = at_or_after("ts", min(moments)) & at_or_before("ts", max(moments))
         new = computed(lacking(new, where(events, of_then & one_of("event_type", [CHECKPOINT])), ["record_id"]))
@@ -180,7 +189,7 @@ def land(store: Any, outputs: Sequence[ToolOutput]) -> list[ToolOutput]:
 
 
 def write(store: Any, outputs: Sequence[ToolOutput], facts: Mapping[str, "ClusterFacts"]) -> None:
-    """Compare `checkpoints` of clusters, new outputs included, with their timelines. Late logs correct earlier comparisons."""
+    """Add new outputs to `checkpoints` and compare all of them with the timelines again."""
     from jobs.engine.rows import (
         at_or_after,
         at_or_before,
@@ -199,40 +208,40 @@ def write(store: Any, outputs: Sequence[ToolOutput], facts: Mapping[str, "Cluste
 
     names, schema = sorted(facts), store.schema("checkpoints")
     rows = [row for output in outputs for row in _rows(output, facts[output.cluster])]
-    told = store.read("checkpoints", names)
+    taken = store.read("checkpoints", names)
     if rows:
         new = store.table_of("checkpoints", rows)
-        told = together(lacking(told, new, ["cluster", "taken_at", "file"]), new)
-    elif is_empty(told):
+        taken = together(lacking(taken, new, ["cluster", "taken_at", "file"]), new)
+    elif is_empty(taken):
         return
-    taken: dict[str, list[datetime]] = {}
-    for row in to_dicts(distinct(select(told, "cluster", "taken_at"))):
-        taken.setdefault(row["cluster"], []).append(row["taken_at"])
+    moments_of: dict[str, list[datetime]] = {}
+    for row in to_dicts(distinct(select(taken, "cluster", "taken_at"))):
+        moments_of.setdefault(row["cluster"], []).append(row["taken_at"])
     near = by_cluster(
         {
             name: (is_null("valid_from") | at_or_before("valid_from", max(some) + NEAR))
             & (is_null("valid_to") | at_or_after("valid_to", min(some) - NEAR))
-            for name, some in taken.items()
+            for name, some in moments_of.items()
         }
     )
     of_logs = one_of("source", ("logs", "metadata_log"))
-    timelines = having(store.read("partition_timeline", names, of_logs & near, [*KEY, *TIMELINE_COLUMNS]), told, KEY)
+    timelines = having(store.read("partition_timeline", names, of_logs & near, [*KEY, *TIMELINE_COLUMNS]), taken, KEY)
     newest = {name: moment_of(one.evidence.newest) for name, one in facts.items()}
 
     terms = {name: quorum_terms(one) for name, one in facts.items()}
 
-    def fold(key: tuple[Any, ...], told: "Dicts", history: "Dicts") -> Iterable[dict[str, Any]]:
+    def fold(key: tuple[Any, ...], checkpoint_rows: "Dicts", history: "Dicts") -> Iterable[dict[str, Any]]:
         if key[2] == checkpoints.METADATA_TOPIC:
-            return _compared_quorum(told, terms[key[0]].get(key[1], []), newest[key[0]])
-        moments = {row["taken_at"] for row in told}
+            return _compared_quorum(checkpoint_rows, terms[key[0]].get(key[1], []), newest[key[0]])
+        moments = {row["taken_at"] for row in checkpoint_rows}
         some = [{**row, "topic": key[2]} for row in history if any(_is_near(row, at) for at in moments)]
-        return _compared(told, some, newest[key[0]])
+        return _compared(checkpoint_rows, some, newest[key[0]])
 
-    store.replace("checkpoints", names, fold_topics(told, timelines, fold, schema))
+    store.replace("checkpoints", names, fold_topics(taken, timelines, fold, schema))
 
 
 def _is_near(row: Mapping[str, Any], at: datetime) -> bool:
-    """Return whether an interval reaches to a moment, with the precision of a tool's moments."""
+    """Return whether an interval covers a moment, with the precision of a tool's moments."""
     begin, end = row["valid_from"], row["valid_to"]
     return (begin is None or begin <= at + NEAR) and (end is None or end >= at - NEAR)
 
@@ -241,9 +250,10 @@ TIMELINE_COLUMNS = ("partition", "valid_from", "valid_to", "state", *checkpoints
 
 
 def _of_known_topics(events: "Frame", states: "Frame", outputs: Sequence[ToolOutput]) -> list[ToolOutput]:
-    """Return the outputs of the clusters that know their topics. Raises UsageError where a given one is of another cluster.
+    """Return the outputs of clusters that know their topics.
 
-    states: partition_states, a small table with most topics. Only other topics are searched for in all events.
+    Raises UsageError where a given one is of another cluster.
+    states: partition_states, a small table with most topics. Only other topics are searched in all events.
     """
     from jobs.engine.rows import where
     from jobs.engine.run_tables import OF_LOGS
@@ -264,20 +274,20 @@ def _of_known_topics(events: "Frame", states: "Frame", outputs: Sequence[ToolOut
                 output.cluster_ids,
                 "the cluster id",
             )
-        if is_known and output.told:
+        if is_known and output.partitions:
             found.append(output)
         elif named:
-            said = (
+            message = (
                 f"No log knows {what} of {output.path} ({', '.join(map(visible, sorted(named)[:3]))}); is it of another cluster?"
             )
             if output.is_given:
-                raise UsageError(said)
-            warn(f"{said}It is skipped")
+                raise UsageError(message)
+            warn(f"{message} It is skipped")
     return found
 
 
 def _known(events: "Frame", column: str, values: set[str] | None) -> dict[str, set[str]]:
-    """Cluster -> values of a column of its events. values: only these; null: all."""
+    """Return cluster -> values of a column of its events. values: only these; None: all."""
     from jobs.engine.rows import distinct, is_known, one_of, select, to_dicts, where
 
     if values is not None and not values:
@@ -292,20 +302,23 @@ def _known(events: "Frame", column: str, values: set[str] | None) -> dict[str, s
 def _rows(output: ToolOutput, facts: "ClusterFacts") -> Iterable[dict[str, Any]]:
     number = incarnation(facts.of_name, str(output.path), None, (output.at - EPOCH) // timedelta(microseconds=1))
     of = {"cluster": output.cluster, "incarnation": number, "taken_at": output.at, "file": str(output.path)}
-    for one in output.told:
+    for one in output.partitions:
         values = {COLUMNS.get(name, name): value for name, value in asdict(one).items()}
         yield {**of, **values, "differs": [], "logged": None, "record_id": None}
 
 
-def _compared(told: "Dicts", history: "Dicts", newest: datetime) -> Iterable[dict[str, Any]]:
-    """Return rows of `checkpoints` of a topic, compared with its timelines of now. newest: last time stamp of the logs."""
-    for row in told:
+def _compared(rows: "Dicts", history: "Dicts", newest: datetime) -> Iterable[dict[str, Any]]:
+    """Return rows of `checkpoints` of a topic, compared with its timelines.
+
+    newest: last time stamp of the logs.
+    """
+    for row in rows:
         is_covered = row["taken_at"] <= newest + NEAR
         (found,) = (is_covered and checkpoints.compare([_checkpoint(row)], history, row["taken_at"])) or (None,)
-        held = found.row if found else None
-        logged = ", ".join(f"{name} {analysis.cell(held[name])}" for name in found.columns) if found and held else None
+        interval = found.row if found else None
+        logged = ", ".join(f"{name} {analysis.cell(interval[name])}" for name in found.columns) if found and interval else None
         differs = list(found.columns or ("partition",)) if found else []
-        yield {**row, "differs": differs, "logged": logged, "record_id": held["record_id"] if held else None}
+        yield {**row, "differs": differs, "logged": logged, "record_id": interval["record_id"] if interval else None}
 
 
 def quorum_terms(facts: "ClusterFacts") -> dict[int, list[Term]]:
@@ -319,9 +332,9 @@ def quorum_terms(facts: "ClusterFacts") -> dict[int, list[Term]]:
     return found
 
 
-def _compared_quorum(told: "Dicts", terms: Sequence[Term], newest: datetime) -> Iterable[dict[str, Any]]:
-    """Return rows of `checkpoints` about the quorum, compared with what the controllers of that time printed."""
-    for row in told:
+def _compared_quorum(rows: "Dicts", terms: Sequence[Term], newest: datetime) -> Iterable[dict[str, Any]]:
+    """Return rows of `checkpoints` about the quorum, compared with the terms of the controllers."""
+    for row in rows:
         is_covered = row["taken_at"] <= newest + NEAR
         found = checkpoints.compare_quorum(_checkpoint(row), terms, row["taken_at"]) if is_covered else None
         columns, term = found or ((), None)

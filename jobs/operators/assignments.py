@@ -145,7 +145,7 @@ def run(options: argparse.Namespace) -> int:
     else:
         rows = analysis.rows_of(tables, "topic_assignments", options.cluster, options.topic)
         if at is not None:
-            rows = [row for row in rows if analysis.holds_at(row, at)]
+            rows = [row for row in rows if analysis.covers(row, at)]
         rows.sort(key=lambda r: (r["cluster"], r["incarnation"], r["topic"], r["valid_from"] is not None, r["valid_from"]))
         lines = _json(rows) if options.json else _text(rows)
     terminal.show(lines, styled=False)
@@ -214,7 +214,7 @@ def _effects(tables: Tables, options: argparse.Namespace, down: list[int], at: d
     from jobs.nightly import min_isr
 
     rows = analysis.rows_of(tables, "partition_timeline", options.cluster, options.topic, "true" if at else "valid_to IS NULL")
-    rows = [row for row in rows if at is None or analysis.holds_at(row, at)]
+    rows = [row for row in rows if at is None or analysis.covers(row, at)]
     last = {name: max(r["incarnation"] for r in rows if r["cluster"] == name) for name in {r["cluster"] for r in rows}}
     rows = [row for row in rows if row["incarnation"] == last[row["cluster"]]]
     if unknown := set(down) - {broker for row in rows for broker in row["replicas"] or ()}:

@@ -161,7 +161,7 @@ def _judged(
     intervals = _by_partition(rows, asked)
     events_until = _by_partition((e for e in events if at is None or (e["ts"] and e["ts"] <= at)), asked)
     in_kraft = {(s["topic"], s["partition"]) for s in states if (s["state"] or "").startswith("KRaft")}
-    states_then = _by_partition((s for s in states if (s["valid_to"] is None if at is None else analysis.holds_at(s, at))), asked)
+    states_then = _by_partition((s for s in states if (s["valid_to"] is None if at is None else analysis.covers(s, at))), asked)
 
     def judged(move: plans.Move) -> plans.Verdict:
         key = move.topic, move.partition

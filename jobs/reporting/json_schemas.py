@@ -1,4 +1,7 @@
-"""JSON schemas of what `audit --json` and `findings --json` print; `make docs` writes them into docs/reference."""
+"""JSON schemas of what `audit --json` and `findings --json` print.
+
+`make docs` writes them into docs/reference.
+"""
 
 from typing import Any
 
@@ -25,7 +28,7 @@ def _column(kind: str, words: list[str] | None) -> dict[str, Any]:
 
 
 def finding() -> dict[str, Any]:
-    """An object of `findings --json`."""
+    """Return the schema of an object of `findings --json`."""
     one_of = {"severity": list(schemas.SEVERITIES), "status": ["new", "open", "reopened", "resolved"]}
     columns = {name: _column(kind, one_of.get(name)) for name, kind in schemas.columns("findings").items()}
     columns |= {"silenced": {"type": ["boolean", "null"]}, "caused_by": {"type": ["string", "null"]}}
@@ -34,7 +37,7 @@ def finding() -> dict[str, Any]:
 
 
 def verdict() -> dict[str, Any]:
-    """The object of `audit --json`."""
+    """Return the schema of the object of `audit --json`."""
     of_findings = {name: value for name, value in finding().items() if name not in ("$schema", "title")}
     texts = {"type": "array", "items": {"type": "string"}}
     cluster = {

@@ -1,6 +1,6 @@
-"""The metrics of a run: a text file for node_exporter's textfile collector.
+"""Write the metrics of a run to a text file for node_exporter's textfile collector.
 
-A run that reaches its verdict writes all of them. One that ends before it keeps those of the run before, and writes how it ended itself.
+A run that reaches its verdict writes all metrics. A run that ends before keeps those of the previous run, except those about its own end.
 """
 
 from collections import Counter
@@ -26,10 +26,10 @@ RECORDS = ("recognised", "unrecognised", "drifted", "out_of_scope")
 
 @dataclass(frozen=True)
 class Run:
-    """What the metrics are made of.
+    """The values of the metrics.
 
-    findings: rows of `findings` of all clusters of the run. counts: cluster -> RECORDS -> how many. hours: (cluster, what, how it is
-    shown) -> node hours of `coverage`. newest: cluster -> the newest moment of its logs, UTC without a zone. undelivered: sink ->
+    findings: rows of `findings` of all clusters of the run. counts: cluster -> RECORDS -> number. hours: (cluster, column of `coverage`,
+    its value) -> node hours. newest: cluster -> the newest moment of its logs, UTC without a zone. undelivered: sink ->
     messages that could not be delivered. not_audited: clusters whose logs could not be audited.
     """
 
@@ -46,17 +46,20 @@ class Run:
 
 
 class _Gauges:
-    """Gauges that become a text."""
+    """The gauges of the file."""
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
 
     def __call__(self, name: str, text: str, *labels: str) -> Gauge:
-        """A further one."""
+        """Add a gauge."""
         return Gauge(f"{PREFIX}{name}", text, labels, registry=self.registry)
 
     def end(self, code: int, started_at: datetime, finished_at: datetime, succeeded: float | None) -> bytes:
-        """Add how the run ended, and return the text. succeeded: end of the last success before, in seconds; None: not known."""
+        """Add the gauges about the end of the run and return the text.
+
+        succeeded: end of the last successful run before, in seconds; None: not known.
+        """
         self(ENDED, "End of the last run, whatever its exit code.").set(finished_at.timestamp())
         self(DURATION, "Duration of the last run.").set((finished_at - started_at).total_seconds())
         self(EXIT_CODE, "Exit code of the last run.").set(code)
@@ -67,7 +70,10 @@ class _Gauges:
 
 
 def exposition(run: Run, succeeded: float | None = None) -> bytes:
-    """The text, in Prometheus's exposition format 0.0.4. succeeded: end of the last success before this run, in seconds."""
+    """Return the text in Prometheus's exposition format 0.0.4.
+
+    succeeded: end of the last successful run before, in seconds.
+    """
     gauge = _Gauges()
 
     findings = gauge("findings", "Findings that are not resolved.", "cluster", "check", "severity", "silenced")
@@ -75,7 +81,7 @@ def exposition(run: Run, succeeded: float | None = None) -> bytes:
     counted = Counter(
         (row["cluster"], row["check_id"], row["severity"], str(bool(row.get("silenced"))).lower()) for row in is_open
     )
-    # a check that finds nothing is 0, so that a rule sees it fall
+    # a check without findings is 0, so that an alerting rule sees the value fall
     for cluster in run.clusters:
         for check in schemas.statements("checks"):
             counted.setdefault((cluster, check.name, check.header["severity"], "false"), 0)
@@ -115,7 +121,7 @@ def exposition(run: Run, succeeded: float | None = None) -> bytes:
 
 
 class _Before:
-    """The metrics that the file has from an earlier run; none where it cannot be read."""
+    """The metrics of an earlier run in the file; none where it cannot be read."""
 
     def __init__(self, path: Path) -> None:
         try:
@@ -124,7 +130,7 @@ class _Before:
             self.families = []
 
     def collect(self) -> Iterator[Metric]:
-        """Yield all but those that say how the run ended."""
+        """Yield all metrics except those about the end of the run."""
         of_end = {f"{PREFIX}{name}" for name in (ENDED, DURATION, EXIT_CODE, SUCCEEDED)}
         yield from (family for family in self.families if family.name not in of_end)
 
@@ -139,11 +145,14 @@ def write(path: Path, run: Run) -> None:
 
 
 def write_end(path: Path, code: int, started_at: datetime) -> None:
-    """Write how a run ended, and keep all other metrics. Nothing changes where `write` has written the same end."""
+    """Write the metrics about the end of a run and keep the others.
+
+    Do nothing where `write` has written the same end.
+    """
     before, finished_at = _Before(path), datetime.now(UTC)
     is_written = (before.value(ENDED) or 0) >= started_at.timestamp()
     written = before.value(EXIT_CODE)
-    # with --exit-zero the process ends with 0, and the file has 1
+    # with --exit-zero the process ends with 0 while the file has 1
     if is_written and (written == code or (written in SUCCESS and code in SUCCESS)):
         return
     gauge = _Gauges()
@@ -152,7 +161,7 @@ def write_end(path: Path, code: int, started_at: datetime) -> None:
 
 
 def _replace(path: Path, text: bytes) -> None:
-    """Replace the file in one step: the collector never reads half of it."""
+    """Replace the file in one step, so that the collector never reads half of it."""
     draft = partial(path)
     try:
         draft.write_bytes(text)

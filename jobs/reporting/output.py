@@ -1,4 +1,4 @@
-"""Findings as Markdown and as annotations of GitHub Actions; and the options that choose between text, JSON and these."""
+"""Print findings as Markdown or as annotations of GitHub Actions, by options."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -16,7 +16,7 @@ _ESCAPES_OF_PROPERTIES = _ESCAPES | {":": "%3A", ",": "%2C"}
 
 
 def add_arguments(command: Any, json_help: str) -> None:
-    """Adds --output-format and --json."""
+    """Add --output-format and --json."""
     form = command.add_mutually_exclusive_group()
     form.add_argument(
         "--output-format",
@@ -28,13 +28,19 @@ def add_arguments(command: Any, json_help: str) -> None:
 
 
 def findings(form: str, rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    """Return lines of `markdown` or `github`, the worst finding first. rows: of `findings`; resolved ones last, silenced ones not in `github`."""
+    """Return lines of `markdown` or `github`, the worst finding first and resolved ones last.
+
+    rows: of `findings`. `github` has no resolved and no silenced ones.
+    """
     ordered = sorted(rows, key=lambda row: (row["status"] == "resolved", worst_first(dict(row))))
     return _markdown(ordered) if form == "markdown" else _annotations(ordered)
 
 
 def verdict(form: str, rows: Sequence[Mapping[str, Any]], outcomes: Sequence[Any], notes: Sequence[str]) -> Iterator[str]:
-    """Return the verdict of a run likewise. outcomes: cluster, problem and unreadable of each; notes: further sentences."""
+    """Yield the lines of the verdict of a run. outcomes: cluster, problem and unreadable of each.
+
+    notes: further sentences.
+    """
     problems = [f"{one.cluster}: not audited. {one.problem}" for one in outcomes if one.problem]
     problems += [f"{one.cluster}: not read: {text}" for one in outcomes for text in one.unreadable]
     if form == "github":
@@ -64,7 +70,7 @@ def _markdown(rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
 
 
 def _cell(text: str) -> str:
-    """Text that Markdown shows as it is."""
+    """Escape a text for a cell of a Markdown table."""
     clean = visible(text)
     return "".join(f"\\{one}" if one in "\\|*_<>[]" else one for one in clean) if not clean.startswith("`") else clean
 

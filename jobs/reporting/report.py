@@ -1,4 +1,4 @@
-"""The report: one self-contained HTML file, for a person who was woken by it."""
+"""Write the report: one self-contained HTML file, for a person whom an alert has woken up."""
 
 import re
 from collections import Counter
@@ -27,36 +27,36 @@ from schemas import wording
 from schemas.moments import moment
 
 OPTION = "--report"
-FULL = 25  # findings of one check with detail and proof
-BRIEF = 500  # further ones by name, if they are no errors
-CAUSES = 5  # of a cluster, named on top
-ADVICE_ON_TOP = 2  # of a cluster, with advice on top
-EFFECTS_ON_TOP = 3  # of a story, named on top
+FULL = 25  # most findings of one check with detail and proof
+BRIEF = 500  # most further findings of one check, by title, unless they are errors
+CAUSES = 5  # most stories of a cluster on top
+ADVICE_ON_TOP = 2  # most stories of a cluster with advice on top
+EFFECTS_ON_TOP = 3  # most consequences of a story on top
 TOP_DETAIL = 300  # characters of a finding's detail on top
-ERRORS_ON_TOP = 500  # of a cluster, named on top besides, unless they are resolved
-TOP_LINES, TOP_CHARACTERS = 3, 600  # of a record, before the rest of it is folded
+ERRORS_ON_TOP = 500  # most unresolved errors of a cluster on top, CAUSES included
+TOP_LINES, TOP_CHARACTERS = 3, 600  # of a record that are shown before the rest is folded
 PROOF_LINES = 60
 PROOF_CHARACTERS = 4_000
 SHOWN_CHARACTERS = 2_000
 UNREADABLE = 200
-INPUTS = 200  # files of a cluster, each with what became of its lines
+INPUTS = 200  # most files of a cluster with the counts of their lines
 SHOWN_UNKNOWN = 10
-# characters that all findings with their detail may take, about
+# characters of all findings with detail, about
 ROOM = 1_200_000
-# lines of findings that are only named; those of errors are reserved. What has no room is counted
+# lines of findings by title, some of them reserved for errors; further findings are only counted
 BRIEF_LINES = 2_000
 # characters of the pictures of clusters, the worst first
 PICTURES_ROOM = 500_000
-# longer text is cut, and the rest unfolds
+# longer texts are cut; the rest can be unfolded
 TITLE, DETAIL = 160, 600
 FILTER_TOPICS = 50
 
 
 def write(path: Path, results: RunResults, outcomes: list[Any], run_id: str, pictures: Pictures | None = None) -> None:
-    """Writes the report; an old one stays until the new one is complete. UsageError if it cannot be written.
+    """Write the report; an old one stays until the new one is complete.
 
-    results: findings (rows of `findings`), counts and not_shown by cluster, proof (record_id -> record).
-    outcomes: cluster, records, new, out_of_scope, unreadable, problem, now, inputs.
+    Raises UsageError if it cannot be written.
+    outcomes: `landing.logs.Outcome` of each cluster.
     """
     targets.prepare(path, OPTION, makes_folder=True)
     page = rendered(results, outcomes, run_id, pictures)
@@ -74,11 +74,11 @@ def write(path: Path, results: RunResults, outcomes: list[Any], run_id: str, pic
 def rendered(
     results: RunResults, outcomes: list[Any], run_id: str, pictures: Pictures | None = None, now: datetime | None = None
 ) -> str:
-    """The page."""
+    """Return the page."""
     shown_pictures = pictures or Pictures()
     marks = _Marks(results)
     tones = ("problem", *severities(), "ok")
-    # what has room on the page are the worst ones
+    # clusters are rendered worst first, because room is limited
     worst_first = sorted(outcomes, key=lambda outcome: tones.index(_verdict(*_findings_of(results, outcome), outcome)[0]))
     clusters = [_cluster(results, outcome, marks, shown_pictures, place) for place, outcome in enumerate(worst_first)]
     current = [finding for finding in results.findings if finding["status"] != "resolved"]
@@ -112,12 +112,15 @@ def _template() -> Template:
 
 
 def severities() -> Sequence[str]:
-    """The worst first."""
+    """Return the severities, the worst first."""
     return schemas.contracts()["findings"].values["severity"]
 
 
 def shown(text: Any) -> Markup:
-    """Text of one line as HTML: escaped, and an escape for what is not printed or turns the line around."""
+    """Return text of one line as escaped HTML.
+
+    Characters that are not printable or reverse the line are shown as codes.
+    """
     text = str(text)
     if len(text) > SHOWN_CHARACTERS:
         text = text[:SHOWN_CHARACTERS] + " .."
@@ -133,7 +136,7 @@ def with_code(text: Any) -> Markup:
 
 
 def shown_lines(text: str) -> Markup:
-    """The same for text of several lines."""
+    """Return text of several lines as escaped HTML, as `shown` does."""
     return _marked_up(text, keep="\n\t")
 
 
@@ -154,7 +157,10 @@ def _marked_up(text: str, keep: str) -> Markup:
 
 
 class _Marks:
-    """What the filter goes by: a class for each check and for each of the topics that most findings are about; and what room is left."""
+    """The classes that the filter of the page uses, one per check and per frequent topic.
+
+    And the room that is left.
+    """
 
     def __init__(self, results: RunResults) -> None:
         findings = results.findings
@@ -170,32 +176,32 @@ class _Marks:
         self.room, self.pictures_room = ROOM, PICTURES_ROOM
         self.lines = BRIEF_LINES
         self.errors_left = sum(map(is_never_hidden, findings))
-        self.shown: set[str] = set()  # fingerprints of what the page has
+        self.shown: set[str] = set()  # fingerprints of the findings on the page
         self.check_class = {name: mark for mark, name in self.checks}
         self._topics = {name: mark for mark, name in self.topics}
 
     def has_line(self, finding: dict[str, Any]) -> bool:
-        """Takes one of the lines of findings that are only named, if one is left; what is no error leaves those of errors."""
+        """Take a line for a finding by title and return whether one was left; lines are reserved for errors."""
         if self.lines <= (0 if is_never_hidden(finding) else self.errors_left):
             return False
         self.lines -= 1
         return True
 
     def classes(self, finding: dict[str, Any]) -> str:
-        """Classes of the element that shows a finding."""
+        """Return the classes of the element of a finding."""
         topics = sorted(self._topics[name] for name in self._topics_of[finding["fingerprint"]] if name in self._topics)
         return " ".join([self.check_class[finding["check_id"]], *(topics or ["t-other"])])
 
 
 def _findings_of(results: RunResults, outcome: Any) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    """(what is wrong with a cluster now, what is over)"""
+    """Return (unresolved findings of a cluster, resolved ones)."""
     mine = [finding for finding in results.findings if finding["cluster"] == outcome.cluster]
     current = [finding for finding in mine if finding["status"] != "resolved"]
     return current, [finding for finding in mine if finding["status"] == "resolved"]
 
 
 def _cluster(results: RunResults, outcome: Any, marks: _Marks, pictures: Pictures, place: int) -> dict[str, Any]:
-    """What the page says about one cluster."""
+    """Return the template's values for one cluster."""
     current, resolved = _findings_of(results, outcome)
     not_shown = [text[:1].upper() + text[1:] + "." for text in results.not_shown.get(outcome.cluster, [])]
     tone, verdict = _verdict(current, resolved, outcome)
@@ -228,14 +234,14 @@ def _cluster(results: RunResults, outcome: Any, marks: _Marks, pictures: Picture
         if worst_of(story)["severity"] != "info" or any(harm.lasts for harm in results.harms.get(story[0]["fingerprint"], ()))
     ]
     for n, cause in enumerate(causes):
-        # the first screen answers what happened and what to do; the rest is below
+        # the first screen shows what happened and what to do; details are below
         if n >= CAUSES or not cause["named"]:
             cause["detail"], cause["effects_left"] = "", cause["effects_left"] + len(cause["effects"])
             cause["effects"] = []
         if n >= ADVICE_ON_TOP or not cause["named"]:
             cause["do"] = []
     on_top = [cause for n, cause in enumerate(causes) if n < CAUSES or (n < ERRORS_ON_TOP and cause["named"])]
-    # gaps of the logs matter where nothing is known to be wrong
+    # gaps of the logs matter where no error is found
     missing = ["these logs cannot show everything"] if not_shown and not any(map(is_never_hidden, current)) else []
     missing += ["some files could not be read"] if outcome.unreadable else []
     caveat = " and ".join(missing)
@@ -257,7 +263,7 @@ def _cluster(results: RunResults, outcome: Any, marks: _Marks, pictures: Picture
         "problem": outcome.problem,
         "anchor": anchor,
         **groups,
-        "pictures": _night(outcome.cluster, [*current, *resolved], marks, pictures, place),
+        "pictures": _pictures(outcome.cluster, [*current, *resolved], marks, pictures, place),
         "resolved_total": len(now_or_over[1]),
         "resolved_open": any(finding["severity"] != "info" for finding in resolved),
         "checks": len(schemas.statements("checks")),
@@ -271,10 +277,10 @@ def _cluster(results: RunResults, outcome: Any, marks: _Marks, pictures: Picture
     }
 
 
-def _night(cluster: str, findings: list[dict[str, Any]], marks: _Marks, pictures: Pictures, place: int) -> list[Markup]:
-    """The strip of its newest hours, its heat map, and how durable its topics were."""
-    night, durable = pictures.nights.get(cluster), pictures.durability.get(cluster)
-    if night is None:
+def _pictures(cluster: str, findings: list[dict[str, Any]], marks: _Marks, pictures: Pictures, place: int) -> list[Markup]:
+    """Return the pictures of a cluster: its newest hours, its heat map, the durability of its topics."""
+    recent, durable = pictures.recent.get(cluster), pictures.durability.get(cluster)
+    if recent is None:
         return []
     if marks.pictures_room < 0:
         return [Markup("<p>This page is full: a report of this cluster alone has its pictures.</p>")]
@@ -284,8 +290,8 @@ def _night(cluster: str, findings: list[dict[str, Any]], marks: _Marks, pictures
         if finding["fingerprint"] in marks.shown
     ]
     found = [
-        drawn.night_strip(f"night{place}", cluster, night, marked),
-        drawn.heat_map(f"heat{place}", night),
+        drawn.recent_strip(f"recent{place}", cluster, recent, marked),
+        drawn.heat_map(f"heat{place}", recent),
         drawn.durability_bars(f"durable{place}", durable) if durable else None,
     ]
     kept = [picture for picture in found if picture is not None]
@@ -294,31 +300,31 @@ def _night(cluster: str, findings: list[dict[str, Any]], marks: _Marks, pictures
 
 
 def _verdict(current: list[dict[str, Any]], resolved: list[dict[str, Any]], outcome: Any) -> tuple[str, str]:
-    """(tone, one sentence)."""
+    """Return (tone, one sentence) for a cluster."""
     if outcome.problem:
         return "problem", f"not audited. {outcome.problem}"
-    awake = [finding for finding in current if not finding.get("silence")]
+    audible = [finding for finding in current if not finding.get("silence")]
     past = [finding for finding in resolved if finding["severity"] != "info"]
     over = f" Resolved: {of_each_severity(past)}." if past else ""
-    over += f" Silenced: {len(current) - len(awake):,}." if len(awake) < len(current) else ""
-    if not awake:
+    over += f" Silenced: {len(current) - len(audible):,}." if len(audible) < len(current) else ""
+    if not audible:
         return "ok", f"nothing is wrong now, as far as these logs show.{over}"
-    new = sum(finding["status"] == "new" for finding in awake)
-    news = "" if not new else "; new" if new == len(awake) == 1 else f"; {'all' if new == len(awake) else f'{new:,}'} new"
-    worst = min(awake, key=worst_first)["severity"]
-    # brokers that were stopped on purpose are down all the same
-    lasting = [one for one in sorted(awake, key=worst_first) if schemas.harms().get(one["check_id"]) == "unavailability"]
+    new = sum(finding["status"] == "new" for finding in audible)
+    new_part = "" if not new else "; new" if new == len(audible) == 1 else f"; {'all' if new == len(audible) else f'{new:,}'} new"
+    worst = min(audible, key=worst_first)["severity"]
+    # brokers that were stopped on purpose are down, too
+    lasting = [one for one in sorted(audible, key=worst_first) if schemas.harms().get(one["check_id"]) == "unavailability"]
     if worst == "info" and lasting:
-        return "info", f"{lasting[0]['title'][:TITLE]} ({of_each_severity(awake)}{news}).{over}"
+        return "info", f"{lasting[0]['title'][:TITLE]} ({of_each_severity(audible)}{new_part}).{over}"
     if worst == "info":
-        return "ok", f"nothing to do now ({of_each_severity(awake)}{news}).{over}"
-    return worst, f"{of_each_severity(awake)}{news}.{over}"
+        return "ok", f"nothing to do now ({of_each_severity(audible)}{new_part}).{over}"
+    return worst, f"{of_each_severity(audible)}{new_part}.{over}"
 
 
 def _groups(findings: list[dict[str, Any]], results: RunResults, marks: _Marks, pictures: Pictures) -> list[dict[str, Any]]:
-    """Findings by severity and check, the worst first, with what the check's file says about it.
+    """Return findings by severity and check, the worst first, with the check's name and advice.
 
-    Effects are below their cause; errors that have no room there are named after it.
+    Effects are below their cause; errors without room there are listed by title after it.
     """
     together: dict[tuple[str, str], list[tuple[dict[str, Any], list[dict[str, Any]]]]] = {}
     for finding, effects in by_cause(sorted(findings, key=worst_first)):
@@ -363,7 +369,7 @@ def _groups(findings: list[dict[str, Any]], results: RunResults, marks: _Marks, 
 
 
 def _finding(finding: dict[str, Any], results: RunResults, marks: _Marks, pictures: Pictures | None = None) -> dict[str, Any]:
-    """What the page says about one finding; without pictures in brief: no records, no strip."""
+    """Return the template's values for one finding. Without pictures it has neither records nor a strip."""
     evidence = list(finding["evidence"] or [])
     proofs = [_proof(results.proof[record]) for record in evidence if pictures and record in results.proof]
     title = finding["title"]
@@ -408,9 +414,9 @@ def _proof(record: dict[str, Any]) -> dict[str, Any]:
     cut = raw[:PROOF_CHARACTERS]
     left = ""
     if len(raw) > len(cut):
-        left = f"The record goes on: {len(record['raw']) - len(cut):,} characters more."
+        left = f"The record continues: {len(record['raw']) - len(cut):,} characters more."
     elif len(lines) > PROOF_LINES:
-        left = f"The record goes on: {len(lines) - PROOF_LINES:,} lines more."
+        left = f"The record continues: {len(lines) - PROOF_LINES:,} lines more."
     top = "\n".join(cut.split("\n")[:TOP_LINES])[:TOP_CHARACTERS]
     return {
         "raw": top,

@@ -1,4 +1,4 @@
-"""Files that a run writes at its end: whether it can is found out before a log is read."""
+"""Check before a run that the files which it writes at its end can be written."""
 
 import os
 from contextlib import suppress
@@ -8,7 +8,10 @@ from jobs.errors import UsageError
 
 
 def prepare(path: Path, option: str, *, makes_folder: bool) -> None:
-    """Check that a file can be written. makes_folder: a folder that is missing is made. Raises UsageError, which names the option."""
+    """Check that a file can be written. makes_folder: create its folder.
+
+    Raises UsageError, which names the option.
+    """
     if os.path.exists(path) and not os.path.isfile(path):
         raise UsageError(f"{option} {path} is no file; give the name of a file")
     try:
@@ -18,7 +21,9 @@ def prepare(path: Path, option: str, *, makes_folder: bool) -> None:
         elif not folder.is_dir():
             raise UsageError(f"{option} {path}: no such folder {folder}; create it, or give another path")
     except (OSError, RuntimeError) as error:
-        raise UsageError(f"{option} {path}: cannot make the folder {path.parent}: {_reason(error)}; give another path") from None
+        raise UsageError(
+            f"{option} {path}: cannot create the folder {path.parent}: {_reason(error)}; give another path"
+        ) from None
     try:
         with suppress(FileNotFoundError):
             path.lstat()  # refuses a name that is too long
@@ -30,7 +35,7 @@ def prepare(path: Path, option: str, *, makes_folder: bool) -> None:
 
 
 def partial(path: Path) -> Path:
-    """Return the file beside it that a run writes first, so that an old one stays until the new one is complete."""
+    """Return the temporary file, so that an old file stays until the new one is complete."""
     target = path.resolve()
     return target.with_name(f".{target.name[:60]}.{os.getpid()}.part")
 

@@ -1,4 +1,4 @@
-"""The verdict: short, for a person; or as one JSON object."""
+"""Build the verdict of a run: short text for a person, or one JSON object."""
 
 import shlex
 from collections import Counter
@@ -21,22 +21,22 @@ from schemas import SEVERITIES
 from schemas.durations import two_units
 from schemas.moments import moment
 
-# causes with detail and proof, and infos by title; each further error has a line of its own
+# most causes with detail and proof, and most infos by title; each further error has a line of its own
 SHOWN, SHOWN_INFOS = 10, 3
-# errors that were resolved longer ago than this, and not in this run, are counted
+# errors that an earlier run resolved and that ended before this time are only counted
 RECENT = timedelta(days=7)
-# what was last seen so long before the end of the logs is not said to last
+# a story that was last seen this long before the end of the logs is not called ongoing
 STILL_SO = timedelta(minutes=1)
-# findings of one check in one cluster that come with their first record
+# most findings of one check in one cluster with their first record
 PROVEN = 25
-# kinds of text that no rule reads
+# most masked texts that no rule reads
 UNKNOWN = 50
 SHOWN_UNKNOWN = 3
-# effects below their cause that are no errors, records of a finding that come with their text, partitions that are named
+# most effects below their cause, except errors; most records of a finding with text; most partitions by name
 SHOWN_EFFECTS = 3
 RECORDS = 5
 NAMED = 20
-# table -> what of its rows is counted
+# table -> name of a count -> its SQL
 COUNTED = {
     "partition_timeline": {"partitions": "count(DISTINCT incarnation, topic, partition)", "intervals": "count(*)"},
     "reassignments": {"reassignments": "count(*)"},
@@ -50,7 +50,7 @@ Story = tuple[dict[str, Any], list[dict[str, Any]]]
 
 @dataclass(frozen=True)
 class RunResults:
-    """What the tables hold after the run about the clusters of the run."""
+    """The content of the tables about the clusters of a run, after the run."""
 
     findings: list[dict[str, Any]]
     counts: dict[str, dict[str, int]]
@@ -58,25 +58,31 @@ class RunResults:
     proof: dict[str, dict[str, Any]]
     # rows of the view unknown_statements by cluster, the most frequent first
     unknown: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
-    # fingerprint -> partitions (how many), first (topic, partition), some (names), replicas, topics, of what finding_subjects holds
+    # fingerprint -> its subjects: partitions (number), first (topic, partition), some (names), replicas, topics
     subjects: dict[str, dict[str, Any]] = field(default_factory=dict)
-    # fingerprint of each finding of a story -> what the story did to producers and consumers
+    # fingerprint of each finding of a story -> the story's harm to producers and consumers
     harms: dict[str, list[Harm]] = field(default_factory=dict)
 
 
-def gather(store: RunTables, clusters: list[str], now: Mapping[str, datetime | None]) -> RunResults:
-    """Read findings, their harm, counts and gaps of the clusters. now: cluster -> the moment that its findings are measured against."""
+def read(store: RunTables, clusters: list[str], now: Mapping[str, datetime | None]) -> RunResults:
+    """Read findings, their harm, counts and gaps of the clusters.
+
+    now: cluster -> the moment that its findings are measured against.
+    """
     tables = {name: store.read(name, clusters) for name in (*COUNTED, "coverage", "finding_subjects", "durability")}
     asked = queries.over(store.spark, tables.values())
     for name, rows in tables.items():
-        asked.view(f"told_{name}", rows)
+        asked.view(f"stored_{name}", rows)
     findings, proof = _findings(store, clusters)
     counts, not_shown, unknown = _counts(store, asked, clusters)
     return RunResults(findings, counts, not_shown, proof, unknown, _subjects(asked), story_harms.of_stories(asked, findings, now))
 
 
 def _findings(store: RunTables, clusters: list[str]) -> tuple[list[dict[str, Any]], dict[str, dict[str, Any]]]:
-    """The findings, worst first, their moments UTC without a zone; and by its id each record that proves the first of them."""
+    """Return the findings, worst first, with moments in UTC without a zone.
+
+    And record_id -> record for the first PROVEN of a check.
+    """
     findings = sorted((_without_zone(row) for row in to_dicts(store.read("findings", clusters))), key=worst_first)
     ids = []
     so_far: Counter[tuple[str, str]] = Counter()
@@ -99,11 +105,11 @@ def _without_zone(row: dict[str, Any]) -> dict[str, Any]:
 def _counts(
     store: RunTables, asked: Queries, clusters: list[str]
 ) -> tuple[dict[str, dict[str, int]], dict[str, list[str]], dict[str, list[dict[str, Any]]]]:
-    """Of each cluster what there is of it, what its logs do not show, and the most frequent texts that no rule reads."""
+    """Return by cluster: counts, what its logs do not show, frequent texts that no rule reads."""
     counts: dict[str, dict[str, int]] = {name: {} for name in clusters}
     not_shown: dict[str, list[str]] = {name: [] for name in clusters}
     some = [
-        f"SELECT cluster, {quoted(name)} AS name, {aggregate} AS things FROM told_{table} GROUP BY cluster"
+        f"SELECT cluster, {quoted(name)} AS name, {aggregate} AS things FROM stored_{table} GROUP BY cluster"
         for table, things in COUNTED.items()
         for name, aggregate in things.items()
     ]
@@ -115,7 +121,7 @@ def _counts(
           array_sort(collect_set(CASE WHEN replica_states = 'no_file' THEN node END)) AS no_file,
           count_if(node IS NULL AND records > 0 AND coalesce(substring(logger, 1, 2) <> '__', true)) AS no_node,
           count_if(logger LIKE 'org.apache.kafka.controller.%') AS quorum
-        FROM told_coverage GROUP BY cluster"""
+        FROM stored_coverage GROUP BY cluster"""
     ):
         counts[row["cluster"]] |= {name: row[name] for name in numbers if row[name] is not None}
         if not row["traced"] and not row["quorum"]:  # KRaft has no replica states to print
@@ -136,14 +142,14 @@ def _counts(
 
 
 def _subjects(asked: Queries) -> dict[str, dict[str, Any]]:
-    """Of each finding how many partitions it is about, the first of them and some names."""
-    # those that are about the partition as a whole come first
+    """Return fingerprint -> its subjects; see RunResults."""
+    # subjects that are partitions are before those that are replicas
     rows = asked.rows(
         f"""SELECT fingerprint, count(DISTINCT struct(topic, partition)) AS partitions,
           min_by(struct(topic, partition), struct(replica IS NOT NULL AS is_replica, since, topic, partition)) AS first,
           slice(array_sort(collect_set(concat_ws('-', topic, partition))), 1, {NAMED}) AS some, array_sort(collect_set(replica)) AS replicas,
           array_sort(collect_set(topic)) AS topics
-        FROM told_finding_subjects GROUP BY fingerprint"""
+        FROM stored_finding_subjects GROUP BY fingerprint"""
     )
     return {
         row["fingerprint"]: {
@@ -158,7 +164,10 @@ def _subjects(asked: Queries) -> dict[str, dict[str, Any]]:
 
 
 def within(results: RunResults, window: Window, now: Mapping[str, datetime | None]) -> RunResults:
-    """What is reported of it. now: cluster -> the moment that its findings are measured against."""
+    """Return the results with only the findings in a window.
+
+    now: cluster -> the moment that its findings are measured against.
+    """
     if not window:
         return results
     replicas = {fingerprint: one["replicas"] for fingerprint, one in results.subjects.items()}
@@ -167,7 +176,7 @@ def within(results: RunResults, window: Window, now: Mapping[str, datetime | Non
 
 
 def at_or_above(findings: list[dict[str, Any]], severity: str) -> list[dict[str, Any]]:
-    """Findings that are neither resolved nor silenced, of that severity or a worse one."""
+    """Return the findings of a severity or a worse one that are neither resolved nor silenced."""
     least = SEVERITIES.index(severity)
     return [
         f for f in findings if f["status"] != "resolved" and not f.get("silenced") and SEVERITIES.index(f["severity"]) >= least
@@ -175,15 +184,15 @@ def at_or_above(findings: list[dict[str, Any]], severity: str) -> list[dict[str,
 
 
 def printable(text: str, width: int) -> str:
-    """One line of a log for a terminal: no control characters, not longer than `width`."""
+    """Return the first line of a text without control characters, at most `width` characters long."""
     clean = "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text.split("\n", 1)[0][: width + 1])
     return clean if len(clean) <= width else clean[: width - 1] + "…"
 
 
 def of_each_severity(findings: Sequence[dict[str, Any]]) -> str:
-    """`1 critical, 2 errors`"""
+    """Return the number of findings by severity, such as `1 critical, 2 errors`."""
     found = Counter(finding["severity"] for finding in findings)
-    # there is no plural of critical and info
+    # critical and info have no plural
     return ", ".join(
         counted(found[name], name) if name in {"error", "warning"} else f"{found[name]:,} {name}"
         for name in reversed(SEVERITIES)
@@ -191,13 +200,13 @@ def of_each_severity(findings: Sequence[dict[str, Any]]) -> str:
     )
 
 
-def _summary(counts: dict[str, int]) -> str:
+def _counts_text(counts: dict[str, int]) -> str:
     names = ("partitions", "reassignments", "topic deletions", "controller terms")
     return ", ".join(counted(counts[name], name.removesuffix("s")) for name in names if counts.get(name))
 
 
 def when(story: Story, now: datetime | None) -> str:
-    """Return since when a story lasts, or from when to when it lasted, in words; now: the newest moment of the logs, UTC."""
+    """Return the time of a story in words. now: the newest moment of the logs, UTC."""
     members = (story[0], *story[1])
     begins = [finding["first_seen"] for finding in members if finding["first_seen"] is not None]
     if not begins:
@@ -207,8 +216,8 @@ def when(story: Story, now: datetime | None) -> str:
     length = two_units((end - begin).total_seconds())
     if is_over(story):
         return f"Over: from {moment(begin)} to {moment(end, begin)} ({length})." if end > begin else f"Over: at {moment(begin)}."
-    goes_on = now is not None and _naive(now) > end + STILL_SO
-    if goes_on and now is not None:
+    is_last_seen_before_end = now is not None and _naive(now) > end + STILL_SO
+    if is_last_seen_before_end and now is not None:
         when_seen = (
             f"At {moment(begin)}" if end == begin else f"From {moment(begin)}, last seen at {moment(end, begin)} ({length})"
         )
@@ -223,17 +232,20 @@ def _naive(at: datetime) -> datetime:
 
 
 def harm_sentences(story: Story, results: RunResults, now: datetime | None) -> list[str]:
-    """Return what a story did to producers and consumers; of an error without any harm that lines show, that none do."""
+    """Return the sentences about a story's harm; see `harms.of_story`."""
     return harms.of_story((story[0], *story[1]), results.harms, now and _naive(now))
 
 
 def worst_of(story: Story) -> dict[str, Any]:
-    """Return the worst finding of a story that is not over; of one that is, the worst of all."""
+    """Return the worst finding of a story; a resolved one only where all are resolved."""
     return min((story[0], *story[1]), key=worst_first)
 
 
 def headline(story: Story) -> dict[str, Any]:
-    """Return the finding that a story is listed by: its cause, or its worst finding where the cause is resolved and others are not."""
+    """Return the finding that a story is listed by.
+
+    It is the cause, or the worst finding where only the cause is resolved.
+    """
     return worst_of(story) if story[0]["status"] == "resolved" and not is_over(story) else story[0]
 
 
@@ -245,7 +257,10 @@ def others(story: Story) -> list[tuple[str, dict[str, Any]]]:
 
 
 def advice(story: Story) -> list[str]:
-    """Return what to do about a story that is not over: about its headline and cause, and about its worst finding where that is worse."""
+    """Return the advice for an unresolved story.
+
+    It is that of its headline, its cause and, where it is worse, its worst finding.
+    """
     if is_over(story):
         return []
     about = [headline(story), story[0]]
@@ -257,12 +272,15 @@ def advice(story: Story) -> list[str]:
 
 
 def _story_lines(story: Story, results: RunResults, now: datetime | None, *, cluster: str, tables: str) -> list[str]:
-    """cluster: what is written before the title, where there are several. The first line has the severity of the worst of the story."""
+    """Return the lines of a story; the first one has its worst severity.
+
+    cluster: text before the title, if there are several.
+    """
     finding, around = headline(story), others(story)
     first = f"  {_tag(worst_of(story))} {cluster}{printable(finding['title'], 200)}"
     lines = [first, f"      {when(story, now)}"]
     lines += [f"      {printable(text, 300)}" for text in harm_sentences(story, results, now)]
-    # nothing is left to do about a resolved warning: `findings` has the rest
+    # a resolved warning needs no action; `findings` shows its details
     is_brief = is_over(story) and not any(is_never_hidden(one) for one in (story[0], *story[1]))
     if not is_brief:
         lines.append(f"      {printable(finding['detail'] or '', 400)}")
@@ -282,20 +300,20 @@ def _story_lines(story: Story, results: RunResults, now: datetime | None, *, clu
 
 
 def _one_line(finding: dict[str, Any], cluster: str = "") -> str:
-    """A finding by severity and title. cluster: the text before the title, where there are several."""
+    """Return a finding as severity and title. cluster: text before the title, if there are several."""
     return f"  {_tag(finding)} {cluster}{printable(finding['title'], 200)}"
 
 
 def _tag(finding: dict[str, Any]) -> str:
-    return f"[{finding['severity']}{_news(finding)}]"
+    return f"[{finding['severity']}{_new_status(finding)}]"
 
 
-def _news(finding: dict[str, Any]) -> str:
+def _new_status(finding: dict[str, Any]) -> str:
     return f", {finding['status']}" if finding["severity"] != "info" and finding["status"] in {"new", "reopened"} else ""
 
 
 def _is_past(finding: dict[str, Any], outcomes: Sequence[Any], run_id: str | None) -> bool:
-    """Whether an earlier run has reported that it is resolved, and it ended long before the end of the logs."""
+    """Return whether an earlier run resolved a finding that ended RECENT before the end of the logs."""
     now = next((outcome.now for outcome in outcomes if outcome.cluster == finding["cluster"]), None)
     ended = finding["last_seen"]
     if finding["run_id"] == run_id or now is None or ended is None:
@@ -304,10 +322,10 @@ def _is_past(finding: dict[str, Any], outcomes: Sequence[Any], run_id: str | Non
 
 
 def as_text(results: RunResults, outcomes: list[Any], tables: str, notes: Sequence[str] = (), run_id: str | None = None) -> str:
-    """The verdict as lines; notes are its last ones.
+    """Return the verdict as text, with the notes at its end.
 
-    Findings are in the order of `ranking`: the first SHOWN with their proof, each further error in a line of its own, the rest counted.
-    run_id: of this run; what it resolved is listed however long ago it ended.
+    Stories are in the order of `ranking`: the first SHOWN with proof, each further error in a line of its own, the others only counted.
+    run_id: of this run; the findings that it has resolved are listed, however long ago they ended.
     """
     lines = []
     current = [f for f in results.findings if f["status"] != "resolved" and not f.get("silenced")]
@@ -323,7 +341,7 @@ def as_text(results: RunResults, outcomes: list[Any], tables: str, notes: Sequen
         read = [f"{counts.get(name, 0):,} {name}" for name in ("records", "recognised")]
         read += [f"{counts[name]:,} {name}" for name in ("unrecognised", "drifted") if counts.get(name)]
         read += [f"{counts['out_of_scope']:,} out of scope"] if counts.get("out_of_scope") else []
-        lines.append("  " + "; ".join(filter(None, [_summary(counts), ", ".join(read)])))
+        lines.append("  " + "; ".join(filter(None, [_counts_text(counts), ", ".join(read)])))
     stories = harms.stories(results.findings)
     now = {outcome.cluster: outcome.now for outcome in outcomes}
     for heading, over in (("", False), ("Resolved:", True)):
@@ -342,7 +360,7 @@ def as_text(results: RunResults, outcomes: list[Any], tables: str, notes: Sequen
             else:
                 left += 1
         infos = [] if over else [story[0] for story in some if story not in loud]
-        # gaps of the logs matter where nothing else was found
+        # gaps of the logs matter only where nothing else was found
         infos = [finding for finding in infos if finding["check_id"] != "blind_spot" or not loud]
         lines += [_one_line(one, f"{one['cluster']}: " if len(outcomes) > 1 else "") for one in infos[:SHOWN_INFOS]]
         left += max(0, len(infos) - SHOWN_INFOS)
@@ -356,7 +374,7 @@ def as_text(results: RunResults, outcomes: list[Any], tables: str, notes: Sequen
         unknown = results.unknown.get(outcome.cluster, [])
         if unknown:
             lines.append(
-                f"Text of {outcome.cluster} that no rule reads, the most frequent (view unknown_statements has all of it):"
+                f"Text of {outcome.cluster} that no rule reads, the most frequent (all of it is in the view unknown_statements):"
             )
         for row in unknown[:SHOWN_UNKNOWN]:
             lines.append(f"  {row['records']:,} {row['status']}, {row['logger'] or 'no logger'}: {printable(row['masked'], 150)}")
@@ -366,7 +384,7 @@ def as_text(results: RunResults, outcomes: list[Any], tables: str, notes: Sequen
 
 
 def _records_of(outcome: Any, clusters: int) -> int:
-    """Records that were read of a cluster; outcome.records are those of the whole run."""
+    """Return the number of records that were read of a cluster; outcome.records counts all clusters."""
     return (
         outcome.records
         if clusters == 1
@@ -377,7 +395,7 @@ def _records_of(outcome: Any, clusters: int) -> int:
 def as_json(
     results: RunResults, outcomes: list[Any], *, run_id: str, status: str, code: int, notes: Sequence[str] = ()
 ) -> dict[str, Any]:
-    """The verdict as one object."""
+    """Return the verdict as one object."""
     return {
         "run_id": run_id,
         "status": status,
@@ -388,7 +406,7 @@ def as_json(
             {
                 "cluster": outcome.cluster,
                 "records_read": _records_of(outcome, len(outcomes)),
-                # which of several clusters had how many new ones is not counted
+                # new records are not counted by cluster
                 "records_new": outcome.new if len(outcomes) == 1 else None,
                 "now": outcome.now,
                 "problem": outcome.problem,

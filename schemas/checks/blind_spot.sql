@@ -6,17 +6,17 @@
 -- identity: cluster
 -- facts: lacks_traces, lacks_server_log, lacks_state_change_log, lacks_controller_log, unheard, unlimited
 WITH seen AS (
-  -- replica states are a matter of ZooKeeper's controller; in KRaft the controller's log has all that partitions go through
+  -- only ZooKeeper's controller has replica states; in KRaft its log has all changes of partitions
   SELECT cluster, bool_or(traced OR kraft AND controller_log) AS traced, bool_or(server_log) AS server_log, bool_or(state_change_log) AS state_change_log,
     bool_or(controller_log) AS controller_log FROM logs_seen GROUP BY cluster
 ), unheard AS (
-  -- brokers that hold replicas, and of which there is nothing
+  -- brokers with replicas, and without any log
   SELECT l.cluster, array_sort(collect_set(l.broker)) AS brokers FROM audited_broker_load l
   LEFT ANTI JOIN logs_seen c ON c.cluster = l.cluster AND c.node = l.broker
   LEFT ANTI JOIN audited_coverage c ON c.cluster = l.cluster AND c.node = l.broker AND c.records > 0
   WHERE l.valid_to IS NULL GROUP BY l.cluster
 ), unlimited AS (
-  -- topics with several replicas of which neither lines nor audit.toml tell how many must be in sync
+  -- topics with several replicas whose min.insync.replicas neither lines nor audit.toml give
   SELECT a.cluster, count(DISTINCT a.topic) AS topics FROM audited_topic_assignments a
   LEFT ANTI JOIN min_isr m ON m.cluster = a.cluster AND m.incarnation = a.incarnation AND coalesce(m.topic, a.topic) = a.topic
   WHERE a.valid_to IS NULL AND a.replication_factor > 1 GROUP BY a.cluster

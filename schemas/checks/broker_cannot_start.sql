@@ -12,7 +12,7 @@ WITH failed AS (
   SELECT cluster, incarnation, node, ts, record_id, error_class, error_message, text FROM audited_events
   WHERE event_type = 'broker_start_failed' AND node IS NOT NULL AND ts IS NOT NULL AND item = 0
 ), reasons AS (
-  -- the lines of one start are one failure; the first exception says why, and a wait that was cancelled follows from it
+  -- all lines of one start are one failure; its first exception is the cause, and cancelled waits follow from it
   SELECT f.*, x.error_class AS class, coalesce(x.error_message, f.error_message, f.text) AS message
   FROM failed f
   LEFT JOIN LATERAL (
@@ -22,7 +22,7 @@ WITH failed AS (
     WHERE e.cluster = f.cluster AND e.incarnation = f.incarnation AND e.node = f.node AND e.error_class IS NOT NULL
       AND e.ts BETWEEN f.ts - INTERVAL 1 MINUTE AND f.ts + INTERVAL 1 MINUTE) x
 ), ends AS (
-  -- a node whose storage was formatted before it started is of the next incarnation
+  -- a node whose storage was formatted before it started belongs to the next incarnation
   SELECT r.cluster, r.incarnation, r.node, r.ts, r.record_id, r.class, r.message, min(s.until) AS until
   FROM reasons r
   LEFT JOIN serving s ON s.cluster = r.cluster AND s.broker = r.node AND s.until > r.ts

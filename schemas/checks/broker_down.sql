@@ -27,7 +27,7 @@ WITH hit AS (
   WHERE kind IN ('leaderless', 'out_of_sync') AND cause_broker IS NOT NULL
   GROUP BY cluster, incarnation, cause_broker, cause_since
 ), expired AS (
-  -- a broker whose session expires registers again within seconds, and says so in the log that says that it expired
+  -- a broker whose session expires registers again within seconds, and logs both in the same file
   SELECT e.cluster, e.incarnation, e.record_id, max(b.ts) AS writes_until
   FROM audited_events e
   JOIN broker_signs b ON b.cluster = e.cluster AND b.incarnation = e.incarnation AND b.broker = e.node
@@ -43,7 +43,7 @@ WITH hit AS (
   LEFT JOIN hit h ON h.cluster = o.cluster AND h.incarnation = o.incarnation AND h.cause_broker = o.broker AND h.cause_since = o.since
   LEFT JOIN expired x ON x.cluster = o.cluster AND x.incarnation = o.incarnation AND x.record_id = get(o.evidence, 0)
   WHERE o.broker IS NOT NULL AND o.all_since IS NULL AND o.how <> 'first_start'
-    -- the life of an earlier cluster of that name is over
+    -- an earlier cluster of that name has ended
     AND (o.until IS NOT NULL OR o.incarnation = k.incarnation)
 )
 SELECT

@@ -16,7 +16,7 @@ WITH refused AS (
   WHERE event_type IN ('isr_alter_ignored', 'controller_event_failed', 'controller_event_failed_up_to_3_5', 'broker_heartbeat_failed', 'alter_partition_failed')
     AND (raw LIKE '%StaleBrokerEpoch%' OR raw LIKE '%STALE_BROKER_EPOCH%')
 ), registered AS (
-  -- a KRaft controller names two epochs and no broker: each epoch is of one registration
+  -- a KRaft controller logs two epochs and no broker; an epoch belongs to one registration
   SELECT cluster, incarnation, CAST(broker_epoch AS STRING) AS epoch, max(broker) AS broker FROM audited_events
   WHERE broker IS NOT NULL AND broker_epoch IS NOT NULL GROUP BY cluster, incarnation, CAST(broker_epoch AS STRING) HAVING count(DISTINCT broker) = 1
 ), named AS (
@@ -24,8 +24,8 @@ WITH refused AS (
   FROM refused r
   LEFT JOIN registered g ON r.broker IS NULL AND g.cluster = r.cluster AND g.incarnation = r.incarnation AND g.epoch IN (r.old_epoch, r.epoch)
   GROUP BY r.cluster, r.incarnation, r.own, r.ts, r.record_id, r.old_epoch, r.broker
-), told AS (
-  -- the broker's own lines name no epoch
+), attributed AS (
+  -- the lines of the broker itself have no epoch
   SELECT cluster, incarnation, own, ts, record_id, broker,
     CASE WHEN broker IS NULL THEN old_epoch ELSE coalesce(old_epoch, max(old_epoch) OVER (PARTITION BY cluster, incarnation, broker)) END AS old_epoch
   FROM named
@@ -38,9 +38,9 @@ SELECT
   greatest(count_if(r.own), count_if(NOT r.own)) AS times,
   concat_ws('|', coalesce(r.broker, -1), r.old_epoch) AS thing,
   earliest_records(collect_list(struct(r.ts AS at, array(r.record_id) AS records))) AS evidence
-FROM told r
+FROM attributed r
 JOIN clocks k ON k.cluster = r.cluster
--- brokers that are restarted one after the other are refused for a moment each
+-- in a rolling restart each broker is refused for a moment
 WHERE r.broker IS NOT NULL OR r.old_epoch IS NOT NULL
 GROUP BY r.cluster, r.incarnation, r.broker, r.old_epoch
 HAVING greatest(count_if(r.own), count_if(NOT r.own)) >= 3

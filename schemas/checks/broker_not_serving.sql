@@ -35,7 +35,7 @@ SELECT
 FROM starts o
 LEFT JOIN refused r ON r.cluster = o.cluster AND r.incarnation = o.incarnation AND r.broker = o.broker
   AND r.ts >= o.starting_at AND coalesce(r.ts <= o.until, true)
--- a log that would tell, its own or a controller's, goes on for so long
+-- the broker's log or a controller's, which would show a registration, continues for that long
 WHERE o.until IS NOT NULL OR EXISTS (
   SELECT 1 FROM (
     SELECT cluster, incarnation, CAST(NULL AS INT) AS broker, ts FROM broker_signs WHERE broker IS NULL

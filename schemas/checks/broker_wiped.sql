@@ -15,14 +15,14 @@ WITH starts AS (
 ), created AS (
   SELECT cluster, incarnation, node, ts, record_id, topic, partition, regexp_replace(file, '[^/]*$', '') AS folder FROM audited_events
   WHERE event_type = 'log_created' AND node IS NOT NULL AND ts IS NOT NULL AND topic IS NOT NULL AND partition IS NOT NULL
-), gone AS (
+), deleted AS (
   SELECT cluster, incarnation, node, ts, topic, partition FROM audited_events
   WHERE event_type IN ('log_deletion_scheduled', 'log_deleted', 'stray_log_renamed') AND node IS NOT NULL AND ts IS NOT NULL
 ), folders AS (
   SELECT cluster, incarnation, node, regexp_replace(file, '[^/]*$', '') AS folder, max(ts) AS until FROM audited_events
   WHERE ts IS NOT NULL AND item = 0 AND node IN (SELECT node FROM starts) GROUP BY ALL
-), held AS (
-  -- what the broker had before the start; a replica that left it was deleted first
+), existing AS (
+  -- replicas of the broker before the start; a replica that moved away was deleted first
   SELECT s.cluster, s.incarnation, s.node, s.ts AS at, s.record_id AS start_record, s.next_start, s.folder, c.topic, c.partition,
     max(c.ts) AS created_at, max_by(c.record_id, c.ts) AS created_record, max_by(c.folder, c.ts) AS created_folder
   FROM starts s
@@ -30,13 +30,13 @@ WITH starts AS (
   GROUP BY s.cluster, s.incarnation, s.node, s.ts, s.record_id, s.next_start, s.folder, c.topic, c.partition
 ), lost AS (
   SELECT h.*, n.ts AS recreated_at, n.record_id AS recreated_record
-  FROM held h
-  LEFT ANTI JOIN gone g ON g.cluster = h.cluster AND g.incarnation = h.incarnation AND g.node = h.node AND g.topic = h.topic
+  FROM existing h
+  LEFT ANTI JOIN deleted g ON g.cluster = h.cluster AND g.incarnation = h.incarnation AND g.node = h.node AND g.topic = h.topic
     AND g.partition = h.partition AND g.ts >= h.created_at AND g.ts <= h.at + INTERVAL 1 MINUTE
-  -- a second process with its id: the first one goes on
+  -- a second process has the same id, and the first one continues
   LEFT ANTI JOIN folders f ON f.cluster = h.cluster AND f.incarnation = h.incarnation AND f.node = h.node AND f.folder = h.created_folder
     AND f.folder <> h.folder AND f.until > h.at + INTERVAL 1 MINUTE
-  -- of the same broker: the partition is still its own
+  -- the broker still has the partition
   JOIN created n ON n.cluster = h.cluster AND n.incarnation = h.incarnation AND n.node = h.node AND n.topic = h.topic
     AND n.partition = h.partition AND n.ts >= h.at AND coalesce(n.ts < h.next_start, true)
 )

@@ -36,18 +36,18 @@ SELECT
   s.subjects
 FROM outages o
 JOIN clocks k ON k.cluster = o.cluster
-  -- the life of an earlier cluster of that name is over
+  -- an earlier cluster of that name has ended
   AND (o.until IS NOT NULL OR o.incarnation = k.incarnation)
 JOIN (
   SELECT m.cluster, m.incarnation, m.all_since, array_sort(collect_set(m.broker)) AS brokers, max(m.starting_at) AS starting_at, bool_and(m.how = 'session_lost') AS sessions,
     bool_and(m.how NOT IN ('session_lost', 'absent')) AS is_stopped,
-    -- its process had ended by then
+    -- the broker's process had ended by then
     bool_or(m.how = 'crashed' AND m.since = m.all_since) AS is_noticed,
     array_sort(collect_set(CASE WHEN m.how = 'shut_down' THEN m.broker END)) AS asked
   FROM audited_broker_outages m WHERE m.broker IS NOT NULL AND m.all_since IS NOT NULL GROUP BY m.cluster, m.incarnation, m.all_since
 ) b ON b.cluster = o.cluster AND b.incarnation = o.incarnation AND b.all_since = o.since
 LEFT JOIN (
-  -- that had gone long before
+  -- stopped long before
   SELECT w.cluster, w.incarnation, w.since, count(DISTINCT m.broker) AS others
   FROM outages w
   JOIN audited_broker_outages m ON m.cluster = w.cluster AND m.incarnation = w.incarnation AND m.since < w.since AND coalesce(m.until > w.since, true)

@@ -13,10 +13,10 @@ WITH begun AS (
 ), replaced AS (
   SELECT b.*, p.cluster_id AS cluster_id_before, p.until AS seen_until
   FROM begun b
-  -- those of two clusters that log at one time are clusters_mixed
+  -- two clusters that log at one time are reported by clusters_mixed
   JOIN begun p ON p.cluster = b.cluster AND p.incarnation = b.incarnation - 1 AND p.until <= b.at + INTERVAL 5 SECONDS
 )
--- who sets up a cluster again and again hears of it once a day
+-- a cluster that is set up repeatedly is reported once a day
 SELECT
   cluster, min(incarnation) AS incarnation,
   CASE WHEN bool_or(cluster_id <> cluster_id_before) THEN 'error' ELSE 'warning' END AS severity,

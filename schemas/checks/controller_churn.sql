@@ -7,8 +7,8 @@
 -- facts: elections, most, nodes
 -- thresholds: controllers_per_hour
 -- candidates: terms
-WITH told AS (
-  -- every node of a quorum tells who leads it; of the lines of an election (up to 2.0 two) the one that names its epoch
+WITH elected AS (
+  -- every node of a quorum logs its leader; of the lines about one election (two up to 2.0) the one with the epoch counts
   SELECT e.cluster, e.incarnation, coalesce(e.quorum_node, e.controller, e.node) AS node, coalesce(e.controller_epoch, e.raft_epoch) AS epoch,
     min(e.ts) AS at, min_by(e.record_id, e.ts) AS record_id, min_by(regexp_replace(e.file, '[^/]*$', ''), e.ts) AS folder
   FROM audited_events e
@@ -16,9 +16,9 @@ WITH told AS (
     OR e.event_type = 'quorum_leader_learned' AND e.quorum_node IS NOT NULL)
   GROUP BY ALL
 ), terms AS (
-  SELECT * FROM (SELECT *, count(*) OVER (PARTITION BY cluster, incarnation) AS terms FROM told) WHERE terms >= controllers_per_hour(cluster, NULL)
+  SELECT * FROM (SELECT *, count(*) OVER (PARTITION BY cluster, incarnation) AS terms FROM elected) WHERE terms >= controllers_per_hour(cluster, NULL)
 ), started AS (
-  -- up to 1.0 ([controller-event-thread]) the controller's thread does not name its broker: in a file of several ones it may be that of any
+  -- up to 1.0 ([controller-event-thread]) the line names no broker; in a file of several brokers it may be any of them
   SELECT cluster, incarnation, node, ts, event_type = 'quorum_controller_created' AS votes, regexp_replace(file, '[^/]*$', '') AS folder FROM audited_events
   WHERE node IS NOT NULL AND event_type IN ('broker_starting', 'broker_process_started', 'controller_module_starting', 'quorum_controller_created')
     OR event_type = 'thread_changed' AND logger LIKE '%$ControllerEventThread' AND text = 'Starting'
@@ -33,7 +33,7 @@ WITH told AS (
     AND t.at BETWEEN o.since AND o.since + INTERVAL 1 MINUTE
   LEFT ANTI JOIN started s ON s.cluster = t.cluster AND s.incarnation = t.incarnation AND (s.node = t.node OR s.votes OR s.node IS NULL AND s.folder = t.folder)
     AND t.at BETWEEN s.ts AND s.ts + INTERVAL 1 MINUTE
-  -- the first one that is logged changes nothing
+  -- the first logged election is no change
   WHERE t.before IS NOT NULL
 ), counted AS (
   SELECT *, count(*) OVER (PARTITION BY cluster, incarnation ORDER BY at RANGE BETWEEN INTERVAL 1 HOUR PRECEDING AND CURRENT ROW) AS within_hour FROM unasked

@@ -2,7 +2,7 @@
 -- harm: protocol
 -- concludes: a line that names both states.
 -- needs: lines
--- silence: legal_moves holds the moves of Kafka's state machine; they are no log lines.
+-- silence: legal_moves has the moves of Kafka's state machine; they are no log lines.
 -- identity: record_id
 -- facts: from_state, to_state, controller
 SELECT

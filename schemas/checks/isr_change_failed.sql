@@ -14,7 +14,7 @@ WITH refused AS (
     AND raw NOT LIKE '%Retrying.%' AND raw NOT LIKE '%retrying.%'
 ), final AS (
   SELECT * FROM refused
-  -- the state moved on: the leader reads it and goes on (stale_partition_epoch where it does not)
+  -- the state has changed; the leader reads it and continues (stale_partition_epoch reports where it does not)
   WHERE why NOT IN ('INVALID_UPDATE_VERSION', 'FENCED_LEADER_EPOCH', 'INELIGIBLE_REPLICA', 'NEW_LEADER_ELECTED', 'NOT_LEADER_OR_FOLLOWER', 'NOT_CONTROLLER',
     'UNKNOWN_TOPIC_OR_PARTITION', 'UNKNOWN_TOPIC_ID', 'STALE_BROKER_EPOCH', 'OPERATION_NOT_ATTEMPTED', 'NONE')
 )

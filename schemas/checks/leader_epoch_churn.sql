@@ -13,12 +13,12 @@ WITH steps AS (
   FROM audited_partition_timeline t WHERE t.leader IS NOT NULL AND t.leader_epoch IS NOT NULL
   WINDOW w AS (PARTITION BY t.cluster, t.incarnation, t.topic, t.partition ORDER BY t.step)
 ), rises AS (
-  -- before metadata.version 3.6 a shrinking ISR raises the epoch, and so does the controller that takes a replica out
+  -- before metadata.version 3.6 an ISR that shrinks raises the epoch, as does a controller that removes a replica
   SELECT * FROM steps
   WHERE leader >= 0 AND leader = leader_before AND leader_epoch > epoch_before AND array_sort(replicas) = array_sort(replicas_before)
     AND size(array_except(isr_before, isr)) = 0 AND valid_from IS NOT NULL
 ), turns AS (
-  -- a controller that starts elects leaders anew, and a leader that was gone is elected again
+  -- a starting controller elects all leaders, and a leader that returns is elected again
   SELECT s.*, count(*) OVER (PARTITION BY s.cluster, s.incarnation, s.topic, s.partition ORDER BY s.valid_from RANGE BETWEEN INTERVAL 1 HOUR PRECEDING AND CURRENT ROW) AS within_hour
   FROM rises s
   LEFT ANTI JOIN audited_controllers c ON c.cluster = s.cluster AND c.incarnation = s.incarnation AND c.elected_at > s.before AND c.elected_at <= s.valid_from

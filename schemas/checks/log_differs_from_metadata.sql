@@ -8,17 +8,17 @@
 -- only: metadata_log
 WITH dumps AS (
   SELECT cluster, incarnation, max(ts) AS until FROM audited_events WHERE logger = '__cluster_metadata' GROUP BY cluster, incarnation
-), held AS (
+), dumped AS (
   SELECT * FROM audited_partition_timeline WHERE source = 'metadata_log' AND partition_epoch IS NOT NULL
 ), covered AS (
-  SELECT cluster, incarnation, topic, partition, min(partition_epoch) AS first_epoch FROM held
+  SELECT cluster, incarnation, topic, partition, min(partition_epoch) AS first_epoch FROM dumped
   GROUP BY cluster, incarnation, topic, partition
 ), said AS (
   SELECT e.*, coalesce(e.leader, CASE WHEN e.event_type = 'leader_started' THEN e.node END) AS its_leader
   FROM audited_events e
   JOIN covered c ON c.cluster = e.cluster AND c.incarnation = e.incarnation AND c.topic = e.topic AND c.partition = e.partition
   JOIN dumps d ON d.cluster = e.cluster AND d.incarnation = e.incarnation
-  -- what is written while the dump is taken is not in it
+  -- the dump lacks records that are written while it is taken
   WHERE e.says IN ('happened', 'is') AND e.logger <> '__cluster_metadata' AND e.partition_epoch >= c.first_epoch
     AND e.ts < d.until - INTERVAL 1 SECOND
 )
@@ -33,7 +33,7 @@ SELECT
   concat_ws('|', s.topic, s.partition, s.partition_epoch) AS thing,
   earliest_records(collect_list(struct(s.ts AS at, array(s.record_id) AS records))) AS evidence
 FROM said s
-LEFT ANTI JOIN held h
+LEFT ANTI JOIN dumped h
   ON h.cluster = s.cluster AND h.incarnation = s.incarnation AND h.topic = s.topic AND h.partition = s.partition
   AND h.partition_epoch = s.partition_epoch
   AND coalesce(s.its_leader = h.leader, true) AND coalesce(s.leader_epoch = h.leader_epoch, true)

@@ -12,7 +12,7 @@ WITH written AS (
   FROM audited_events WHERE node IS NOT NULL AND ts IS NOT NULL
   WINDOW w AS (PARTITION BY cluster, incarnation, node ORDER BY ts, record_no)
 ), gaps AS (
-  -- the time in which it was down left out
+  -- without the time in which the node was down
   SELECT * FROM (
     SELECT w.cluster, w.incarnation, w.node, w.ts, w.record_id, w.record_before, greatest(w.before, max(o.until)) AS before
     FROM written w
@@ -21,7 +21,7 @@ WITH written AS (
     GROUP BY w.cluster, w.incarnation, w.node, w.ts, w.record_id, w.record_before, w.before)
   WHERE ts > before + make_dt_interval(0, 0, log_gap_minutes(cluster, NULL))
 ), missed AS (
-  -- others tell that it took a role or was spoken to meanwhile
+  -- other nodes log that it took a role or was contacted meanwhile
   SELECT g.cluster, g.incarnation, g.node, g.before, g.ts, g.record_before, g.record_id, count(*) AS times,
     slice(earliest_records(collect_list(struct(e.ts AS at, array(e.record_id) AS records))), 1, 10) AS records
   FROM gaps g
@@ -31,8 +31,8 @@ WITH written AS (
       OR e.event_type IN ('follower_started', 'fetcher_added', 'fetcher_added_at_offset') AND e.leader = g.node
       OR e.event_type IN ('channel_connected', 'broker_started', 'broker_unfenced', 'leader_and_isr_sending') AND e.broker = g.node)
   GROUP BY g.cluster, g.incarnation, g.node, g.before, g.ts, g.record_before, g.record_id
-), awake AS (
-  -- the time of it in which others wrote, pauses of six minutes included: a controller writes every five; when nobody does, that is no gap of one of them
+), missing AS (
+  -- the part in which other nodes wrote, including pauses of six minutes, because a controller writes every five
   SELECT cluster, incarnation, node, before, ts, record_before, record_id, times, records,
     sum(CASE WHEN minute <= last + INTERVAL 6 MINUTES THEN unix_seconds(minute) - unix_seconds(last) END) / 60 AS minutes
   FROM (
@@ -51,7 +51,7 @@ SELECT
   m.times AS mentions,
   CAST(m.node AS STRING) AS thing,
   array_distinct(concat(array(m.record_before), m.records, array(m.record_id))) AS evidence
-FROM awake m
+FROM missing m
 LEFT ANTI JOIN audited_broker_outages o ON o.cluster = m.cluster AND o.incarnation = m.incarnation AND o.broker = m.node
   AND o.since <= m.before + INTERVAL 2 MINUTES AND coalesce(o.until >= m.ts - INTERVAL 2 MINUTES, true)
 WHERE m.minutes >= log_gap_minutes(m.cluster, NULL)

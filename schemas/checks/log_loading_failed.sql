@@ -21,7 +21,7 @@ WITH failed AS (
   FROM audited_events
   WHERE event_type IN ('log_dir_failed', 'log_corrupted', 'raft_request_failed', 'raft_log_maintained') AND node IS NOT NULL AND ts IS NOT NULL AND item = 0
 ), named AS (
-  -- the directory or the file that the line names; one failure in several lines is one
+  -- lines about one directory or file are one failure
   SELECT *, coalesce(path, nullif(regexp_extract(line, '(?:directory |log dir |file )(/[^ ,;]+)', 1), '')) AS file FROM failed WHERE kind IS NOT NULL
 ), ends AS (
   SELECT n.cluster, n.incarnation, n.node, n.kind, n.ts, n.record_id, n.topic, n.partition, n.file, n.error_class, n.error_message, n.example, min(s.until) AS until

@@ -14,7 +14,7 @@ WITH starts AS (
   SELECT e.cluster, e.incarnation, e.node, e.ts, e.record_id, e.event_type, e.replica, e.error_class, e.error_message,
     left(regexp_replace(regexp_extract(split_part(e.raw, '\n', 1), '(?:ERROR|FATAL|WARN) +(.*)', 1), ' ?[(][A-Za-z0-9_.$]+[)]$', ''), 200) AS example
   FROM audited_events e
-  -- whatever ends a start is handed to the fault handler, too; broker_cannot_start reports it
+  -- the fault handler also logs what ends a start; broker_cannot_start reports that
   LEFT JOIN starts s ON e.event_type = 'fault_encountered' AND s.cluster = e.cluster AND s.node = e.node
     AND s.ts BETWEEN e.ts - INTERVAL 1 MINUTE AND e.ts + INTERVAL 1 MINUTE
   WHERE e.event_type IN ('metadata_replay_failed', 'metadata_error', 'metadata_snapshot_failed', 'snapshot_failed', 'fault_encountered', 'raft_data_lost',
@@ -26,7 +26,7 @@ SELECT
   CASE WHEN f.replica IS NULL THEN 'error' ELSE 'warning' END AS severity,
   CAST(NULL AS STRING) AS topic, CAST(NULL AS INT) AS partition, CAST(NULL AS INT) AS replica, coalesce(f.replica, f.node) AS node,
   min(f.ts) AS first_seen, max(f.ts) AS last_seen, false AS ended,
-  -- what the node was doing, by the words that the handler of the fault prints
+  -- the node's activity, from the text of the fault handler
   CASE
     WHEN f.replica IS NOT NULL THEN 'cut'
     WHEN f.event_type = 'raft_data_lost' THEN 'lost'

@@ -15,18 +15,18 @@ WITH vacant AS (
   SELECT g.*, k.now FROM controller_vacancies g
   JOIN clocks k ON k.cluster = g.cluster AND (g.until IS NOT NULL OR k.incarnation = g.incarnation)
   WHERE g.is_end_seen AND coalesce(g.until, k.now) >= g.since + make_dt_interval(0, 0, 0, no_controller_seconds(g.cluster, NULL))
-), told AS (
+), complained AS (
   SELECT cluster, incarnation, node, ts, record_id FROM audited_events
   WHERE node IS NOT NULL AND ts IS NOT NULL AND (event_type = 'broker_heartbeat_failed' AND raw LIKE '%Unable to send %'
     OR event_type = 'node_unreachable' AND raw LIKE '%ToControllerChannelManager%' OR event_type = 'controlled_shutdown_failed')
 ), complaints AS (
-  -- of several brokers, over some time
-  SELECT * FROM told t LEFT SEMI JOIN (
-    SELECT cluster, incarnation FROM told GROUP BY cluster, incarnation
+  -- complaints of several brokers, over some time
+  SELECT * FROM complained t LEFT SEMI JOIN (
+    SELECT cluster, incarnation FROM complained GROUP BY cluster, incarnation
     HAVING count(DISTINCT node) > 1 AND max(ts) >= min(ts) + make_dt_interval(0, 0, 0, no_controller_seconds(cluster, NULL))) s
   ON s.cluster = t.cluster AND s.incarnation = t.incarnation
 ), known AS (
-  -- by cluster the brokers of which the logs tell, and since when
+  -- brokers that the logs name, and since when
   SELECT cluster, incarnation, collect_list(struct(broker, since)) AS brokers FROM (
     SELECT cluster, incarnation, broker, min(since) AS since
     FROM (
@@ -53,9 +53,9 @@ WITH vacant AS (
     g.evidence, true AS by_absence
   FROM vacant g
   JOIN known u ON u.cluster = g.cluster AND u.incarnation = g.incarnation
-  -- a broker that is alone is missed as a broker
+  -- where there is only one broker, broker_down reports it
   WHERE exists(u.brokers, b -> b.broker <> g.node AND b.since <= g.since)
-    -- somebody was left to miss it, and it did not go on itself; of earlier days the vacancies know that by the hour
+    -- another broker was up, and the controller itself did not continue; for earlier days controller_vacancies knows that by the hour
     AND EXISTS (
       SELECT 1 FROM audited_events e WHERE e.cluster = g.cluster AND e.incarnation = g.incarnation AND e.node <> g.node
         AND e.ts > g.since - INTERVAL 10 MINUTES AND e.ts < coalesce(g.until, g.now) - INTERVAL 1 SECOND)
@@ -91,7 +91,7 @@ SELECT
 FROM gaps g
 JOIN clocks k ON k.cluster = g.cluster
 WHERE
-  -- a cluster that is shut down needs none
+  -- a cluster that is shut down needs no controller
   NOT EXISTS (
     SELECT 1 FROM audited_broker_outages o
     WHERE o.cluster = g.cluster AND o.incarnation = g.incarnation AND o.broker IS NULL

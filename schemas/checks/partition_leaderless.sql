@@ -14,13 +14,13 @@ WITH unexplained AS (
     lag(s.since) OVER (PARTITION BY s.cluster, s.incarnation, array_sort(s.isr) ORDER BY s.since, s.topic, s.partition) AS before
   FROM partition_spells s
   WHERE s.kind = 'leaderless' AND s.cause_since IS NULL
-    -- where no line names its replicas, whoever was gone may be one
+    -- where no line names the replicas, any broker that was down may be one
     AND (size(coalesce(s.missing, array())) > 0 OR NOT EXISTS (
       SELECT 1 FROM audited_broker_outages o
       WHERE o.cluster = s.cluster AND o.incarnation = s.incarnation AND o.since <= s.until AND coalesce(o.until >= s.since - INTERVAL 5 SECONDS, true)))
     AND s.until >= s.since + make_dt_interval(0, 0, 0, leaderless_seconds(s.cluster, s.topic))
 ), together AS (
-  -- partitions that lost the same replicas within ten minutes of one another are one thing
+  -- partitions that lost the same replicas within ten minutes are one finding
   SELECT *, count_if(coalesce(since > before + INTERVAL 10 MINUTES, true)) OVER (
       PARTITION BY cluster, incarnation, last_isr ORDER BY since, topic, partition ROWS UNBOUNDED PRECEDING) AS episode
   FROM unexplained

@@ -17,7 +17,7 @@ WITH refused AS (
   WHERE node IS NOT NULL AND topic IS NOT NULL AND partition IS NOT NULL AND ts IS NOT NULL
     AND (event_type = 'fetch_refused' AND error_code = 'UNKNOWN_TOPIC_OR_PARTITION' OR event_type = 'fetch_failed' AND raw LIKE '%UnknownTopicOrPartitionException%')
 ), runs AS (
-  -- a fetcher asks again within seconds; after five minutes without an answer of this kind the next one begins anew
+  -- a fetcher retries within seconds; after five minutes without such an answer the next one begins a new episode
   SELECT *, count_if(is_first) OVER (PARTITION BY cluster, incarnation, node, topic, partition ORDER BY ts, record_id ROWS UNBOUNDED PRECEDING) AS run FROM (
     SELECT *, coalesce(ts > lag(ts) OVER (PARTITION BY cluster, incarnation, node, topic, partition ORDER BY ts, record_id) + INTERVAL 5 MINUTES, true) AS is_first FROM refused)
 ), lasting AS (
@@ -29,9 +29,9 @@ WITH refused AS (
   SELECT e.cluster, e.node, max(e.ts) AS until FROM audited_events e
   WHERE e.ts IS NOT NULL AND e.item = 0 AND EXISTS (SELECT 1 FROM lasting l WHERE l.cluster = e.cluster AND l.node = e.node)
   GROUP BY e.cluster, e.node
-), told AS (
+), unexplained AS (
   SELECT l.*, l.until < h.until - INTERVAL 5 MINUTES AS is_over FROM lasting l JOIN heard h ON h.cluster = l.cluster AND h.node = l.node
-  -- a topic that is deleted is unknown to some for a while, or as long as topic_deletion_blocked reports
+  -- a deleted topic is unknown to some brokers for a while, or for as long as topic_deletion_blocked reports
   LEFT ANTI JOIN audited_topic_deletions d ON d.cluster = l.cluster AND d.incarnation = l.incarnation AND d.topic = l.topic
     AND d.requested_at <= l.until AND coalesce(d.completed_at >= l.since - INTERVAL 5 MINUTES, true)
 )
@@ -47,5 +47,5 @@ SELECT
   concat_ws('|', t.node, t.topic) AS thing,
   earliest_records(collect_list(struct(t.since AS at, t.records AS records))) AS evidence,
   collect_list(struct(t.topic, t.partition, t.node AS replica, t.since, CASE WHEN t.is_over THEN t.until END AS until)) AS subjects
-FROM told t
+FROM unexplained t
 GROUP BY t.cluster, t.incarnation, t.node, t.topic, date_trunc('DAY', t.since)

@@ -19,7 +19,7 @@ WITH elections AS (
   GROUP BY cluster, incarnation, hour
   HAVING count(*) >= quorum_elections_per_hour(cluster, NULL) AND count_if(won) * 2 < count(*)
 ), numbered AS (
-  -- epochs between two leaders have one number
+  -- numbers the groups of epochs between two leaders
   SELECT *, count_if(won) OVER (PARTITION BY cluster, incarnation, hour ORDER BY ts, epoch) AS row FROM elections
 ), vain AS (
   SELECT cluster, incarnation, hour, row, count(*) AS elections, min(ts) AS since, max(ts) AS until, array_sort(array_distinct(flatten(collect_list(candidates)))) AS candidates,

@@ -29,7 +29,7 @@ WITH heard AS (
   SELECT f.cluster, f.incarnation, f.node, f.ts, f.record_id, f.raw, f.is_led
   FROM followed f
   LEFT JOIN ends n ON n.cluster = f.cluster AND n.node = f.node
-  -- with pre-votes (4.0) a voter that gets no votes follows its old leader again without having heard of it. It fetches from it if it calls no election soon
+  -- with pre-votes (4.0) a voter without votes follows its old leader again, without any contact; if it starts no election soon, it fetches
   WHERE NOT (f.is_follower AND coalesce(f.is_after_timeout, false) AND f.raw LIKE '% from ProspectiveState(%'
     AND coalesce(f.next_ts, n.ts) <= f.ts + INTERVAL 30 SECONDS)
 ), numbered AS (
@@ -43,16 +43,16 @@ WITH heard AS (
   SELECT cluster, incarnation, node, episode, min(ts) AS at, min_by(record_id, struct(ts, record_id)) AS record_id FROM numbered WHERE is_led GROUP BY cluster, incarnation, node, episode
 ), seen AS (
   SELECT e.*, l.at AS until, l.record_id AS end_record,
-    -- the votes of an election that ended; those of one that begins are not there yet
+    -- the votes of the last finished election
     array_join(regexp_extract_all(CASE WHEN e.raw RLIKE 'Election (?:has )?timed out' THEN e.raw ELSE regexp_extract(e.raw, ' from (?:Candidate|Prospective)State.*', 0) END, '([0-9]+)=(?:VoterState[(]replicaKey=ReplicaKey[(]id=[0-9]+, directoryId=[^)]*[)], state=)?UNRECORDED', 1), ', ') AS silent
   FROM open_episodes e
   LEFT JOIN led l ON l.cluster = e.cluster AND l.incarnation = e.incarnation AND l.node = e.node AND l.episode = e.episode + 1
 ), together AS (
-  -- what several voters see at one time is one incident
+  -- overlapping episodes of several voters are one incident
   SELECT *, count_if(coalesce(since > reached, true)) OVER (PARTITION BY cluster, incarnation ORDER BY since, node ROWS UNBOUNDED PRECEDING) AS incident
   FROM (SELECT *, max(last_line) OVER (PARTITION BY cluster, incarnation ORDER BY since, node ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS reached FROM seen)
 ), others AS (
-  -- a voter that won meanwhile, which the others do not hear; the one that ends the episode is heard at once
+  -- a voter that won meanwhile without the others noticing; the winner that ends the episode is noticed at once
   SELECT t.cluster, t.incarnation, t.incident, min(s.node) AS leader
   FROM (SELECT cluster, incarnation, incident, min(since) AS since, max(last_line) AS until FROM together GROUP BY cluster, incarnation, incident) t
   JOIN audited_events s ON s.cluster = t.cluster AND s.incarnation = t.incarnation AND s.ts > t.since

@@ -16,7 +16,7 @@ WITH refusals AS (
   -- KRaft, in the broker's log
   SELECT cluster, incarnation, coalesce(broker, node) AS node, ts, record_id, error_code AS reason FROM audited_events
   WHERE event_type = 'broker_registration_failed' AND ts IS NOT NULL AND error_code IS NOT NULL
-    -- another controller answers next, or broker_not_authorized reports it
+    -- the next attempt reaches another controller, or broker_not_authorized reports it
     AND error_code NOT IN ('NONE', 'NOT_CONTROLLER', 'REQUEST_TIMED_OUT', 'NETWORK_EXCEPTION', 'CLUSTER_AUTHORIZATION_FAILED')
   UNION ALL
   -- ZooKeeper, in the broker's log
@@ -56,7 +56,7 @@ WITH refusals AS (
 ), ends AS (
   SELECT r.cluster, r.incarnation, r.node, r.reason, r.ts, r.record_id, min(g.ts) AS until
   FROM refused r
-  -- of a broker that no line names: whichever registers next
+  -- where no line names the broker, the next one that registers
   LEFT JOIN registered g ON g.cluster = r.cluster AND coalesce(g.broker = r.node, true) AND g.ts > r.ts
   GROUP BY r.cluster, r.incarnation, r.node, r.reason, r.ts, r.record_id
 )

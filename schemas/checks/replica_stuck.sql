@@ -33,10 +33,10 @@ LEFT ANTI JOIN audited_topic_deletions d ON d.cluster = s.cluster AND d.incarnat
 -- a replica is new until it has caught up (KafkaController.onPartitionReassignment, 0.8 to 3.9)
 LEFT ANTI JOIN audited_reassignments a ON a.cluster = s.cluster AND a.incarnation = s.incarnation AND a.topic = s.topic AND a.partition = s.partition
   AND a.outcome = 'in_progress' AND s.state = 'NewReplica' AND array_contains(a.adding_replicas, s.replica)
--- from 2.6 on, at INFO, no line follows that would say that a replica that is not assigned any more has gone
+-- since 2.6, no INFO line shows that a replica which is no longer assigned was removed
 LEFT ANTI JOIN audited_partitions_now g ON g.cluster = s.cluster AND g.incarnation = s.incarnation AND g.topic = s.topic
   AND g.partition = s.partition AND s.state = 'OfflineReplica' AND NOT array_contains(g.replicas, s.replica)
--- nor one that a replica is back with its broker (KafkaController.onBrokerStartup)
+-- nor that a replica is back with its broker (KafkaController.onBrokerStartup)
 LEFT ANTI JOIN (
   SELECT o.* FROM audited_broker_outages o LEFT ANTI JOIN logs_seen l ON l.cluster = o.cluster AND l.traced) b
   ON b.cluster = s.cluster AND b.incarnation = s.incarnation AND b.broker = s.replica AND s.state = 'OfflineReplica' AND b.until > s.valid_from

@@ -17,7 +17,7 @@ WITH terms AS (
     t.record_id AS election, e.ts, e.record_id
   FROM audited_events e
   JOIN terms t ON t.cluster = e.cluster AND t.incarnation = e.incarnation AND t.controller_epoch = e.controller_epoch + 1 AND t.node <> e.node
-  -- by the clock of the successor, where it is known to differ
+  -- corrected by the successor's clock, where it is known to differ
   LEFT JOIN clock_distances d ON d.cluster = e.cluster AND d.incarnation = e.incarnation AND d.node = least(e.node, t.node) AND d.other = greatest(e.node, t.node)
   WHERE e.says = 'happened' AND e.topic IS NOT NULL AND e.node = e.controller
     AND unix_millis(e.ts) - coalesce(CASE WHEN e.node = d.other THEN d.ms ELSE -d.ms END, 0)

@@ -24,7 +24,7 @@ SELECT
   concat_ws('|', f.node, f.error_class) AS thing,
   earliest_records(collect_list(struct(f.ts AS at, array(f.record_id) AS records))) AS evidence
 FROM failed f
--- what ends with a failed directory is told there (log_directory_failed)
+-- log_directory_failed reports errors that end with a failed directory
 LEFT ANTI JOIN audited_events o ON o.cluster = f.cluster AND o.incarnation = f.incarnation AND o.node = f.node
   AND o.event_type IN ('log_dir_offline', 'replica_offline', 'log_offline', 'log_dirs_all_failed') AND coalesce(o.ts BETWEEN f.ts - INTERVAL 1 HOUR AND f.ts + INTERVAL 1 HOUR, true)
 GROUP BY f.cluster, f.incarnation, f.node, f.error_class

@@ -30,13 +30,13 @@ SELECT
   earliest_records(collect_list(struct(s.ts AS at, s.records AS records))) AS evidence,
   collect_list(struct(s.topic, s.partition, s.node AS replica, s.ts AS since, CAST(NULL AS TIMESTAMP) AS until)) AS subjects
 FROM left_behind s
--- an earlier cluster of that name is gone
+-- an earlier cluster of that name has ended
 JOIN clocks k ON k.cluster = s.cluster AND k.incarnation = s.incarnation
--- what is held up is no secret (topic_deletion_blocked)
+-- topic_deletion_blocked reports deletions that wait
 LEFT ANTI JOIN audited_topic_deletions d ON d.cluster = s.cluster AND d.incarnation = s.incarnation AND d.topic = s.topic AND d.outcome <> 'completed'
 LEFT ANTI JOIN removed r ON r.cluster = s.cluster AND r.incarnation = s.incarnation AND r.node = s.node AND r.topic = s.topic AND r.partition = s.partition
   AND r.ts >= s.ts - INTERVAL 1 MINUTE
--- a replica that the broker was given again since
+-- the broker was assigned the replica again
 LEFT ANTI JOIN audited_partitions_now p ON p.cluster = s.cluster AND p.incarnation = s.incarnation AND p.topic = s.topic AND p.partition = s.partition
   AND coalesce(p.state, '') <> 'NonExistentPartition' AND array_contains(p.replicas, s.node)
 GROUP BY s.cluster, s.incarnation, s.node

@@ -29,7 +29,7 @@ SELECT
   d.completed_at IS NULL AS by_absence
 FROM blocked d
 JOIN clocks n ON n.cluster = d.cluster
-  -- what an earlier cluster of that name had to delete is gone with it
+  -- deletions of an earlier cluster of that name ended with it
   AND (d.outcome = 'completed' OR d.incarnation = n.incarnation)
 LEFT JOIN LATERAL (
   SELECT max_by(named_struct('node', CASE WHEN b.all_since IS NULL THEN b.broker END, 'since', coalesce(b.all_since, b.since)), b.since) AS outage

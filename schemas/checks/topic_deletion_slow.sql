@@ -16,7 +16,7 @@ WITH slow AS (
   WHERE d.outcome <> 'blocked' AND size(coalesce(d.blocked_by, array())) = 0
     AND coalesce(d.completed_at, k.now) >= d.requested_at + make_dt_interval(0, 0, topic_deletion_minutes(d.cluster, d.topic))
 ), queued AS (
-  -- a deletion that is asked for while an earlier one is under way waits for it
+  -- a deletion that is requested during an earlier one waits for it
   SELECT *, sum(is_first) OVER (PARTITION BY cluster, incarnation ORDER BY requested_at, topic ROWS UNBOUNDED PRECEDING) AS queue FROM (
     SELECT *, CASE WHEN requested_at <= max(until) OVER (
         PARTITION BY cluster, incarnation ORDER BY requested_at, topic ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) THEN 0 ELSE 1 END AS is_first

@@ -16,7 +16,7 @@ WITH said AS (
   SELECT cluster, incarnation, node, topic, partition, min(ts) AS since, max(ts) AS until, count(*) AS times,
     earliest_records(collect_list(struct(ts AS at, array(record_id) AS records))) AS records
   FROM said GROUP BY cluster, incarnation, node, topic, partition
-  -- other than the plain line, these come for a moment while a topic is created or deleted
+  -- unlike topic_id_mismatched, these appear for a moment while a topic is created or deleted
   HAVING bool_or(plain) OR max(ts) >= min(ts) + make_dt_interval(0, 0, 0, topic_id_seconds(cluster, topic))
 )
 SELECT

@@ -12,28 +12,28 @@
 -- thresholds: under_replicated_minutes
 -- candidates: up
 WITH up AS (
-  -- while its broker is down that is a matter of broker_down
-  SELECT cluster, incarnation, topic, partition, replica, spell_since, up.since, up.until
-  FROM (SELECT cluster, incarnation, topic, partition, replica, since AS spell_since, explode(up) AS up FROM partition_spells WHERE kind = 'out_of_sync')
+  -- without the time in which the broker is down, which broker_down reports
+  SELECT cluster, incarnation, topic, partition, replica, episode_since, up.since, up.until
+  FROM (SELECT cluster, incarnation, topic, partition, replica, since AS episode_since, explode(up) AS up FROM partition_spells WHERE kind = 'out_of_sync')
   WHERE up.until >= up.since + make_dt_interval(0, 0, under_replicated_minutes(cluster, topic))
 ), heard AS (
-  -- the time of it in which anybody wrote
+  -- the part in which any node wrote
   SELECT s.cluster, s.since, s.until, unix_seconds(s.until) - unix_seconds(s.since)
       - coalesce(sum(CASE WHEN p.since IS NOT NULL THEN unix_seconds(least(s.until, p.until)) - unix_seconds(greatest(s.since, p.since)) END), 0) AS seconds
   FROM (SELECT DISTINCT cluster, since, until FROM up) s
   LEFT JOIN pauses p ON p.cluster = s.cluster AND p.since < s.until AND p.until > s.since
   GROUP BY s.cluster, s.since, s.until
 ), long AS (
-  SELECT u.cluster, u.incarnation, u.topic, u.partition, u.replica, u.spell_since, min(u.since) AS begun, max(u.until) AS until
+  SELECT u.cluster, u.incarnation, u.topic, u.partition, u.replica, u.episode_since, min(u.since) AS begun, max(u.until) AS until
   FROM up u
   JOIN heard h ON h.cluster = u.cluster AND h.since = u.since AND h.until = u.until AND h.seconds >= 60 * under_replicated_minutes(u.cluster, u.topic)
-  GROUP BY u.cluster, u.incarnation, u.topic, u.partition, u.replica, u.spell_since
+  GROUP BY u.cluster, u.incarnation, u.topic, u.partition, u.replica, u.episode_since
 ), late AS (
   SELECT s.* EXCEPT (until, ended, is_end_seen), l.begun, l.until, s.ended OR l.until < s.until AS ended, s.is_end_seen AND l.until = s.until AS is_end_seen,
     l.until < s.until AS goes_down
   FROM partition_spells s
   JOIN long l ON l.cluster = s.cluster AND l.incarnation = s.incarnation AND l.topic = s.topic AND l.partition = s.partition AND l.replica = s.replica
-    AND l.spell_since = s.since
+    AND l.episode_since = s.since
   WHERE s.kind = 'out_of_sync'
 ), stopped AS (
   SELECT cluster, incarnation, node, max_by(record_id, ts) AS record_id, max(ts) AS at FROM audited_events

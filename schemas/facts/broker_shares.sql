@@ -1,5 +1,5 @@
--- about: what a broker holds now and what brokers that hold anything hold in the mean, with the records of one topic that it is in
--- led_: of topics of which it is the first replica of a partition.
+-- about: number of replicas and leaders of each broker and their mean over brokers with replicas, with the records of one of its topics
+-- led_*: of topics with a partition whose first replica it is
 SELECT *, avg(replicas) OVER (PARTITION BY cluster, incarnation) AS mean_replicas,
   avg(leaders) OVER (PARTITION BY cluster, incarnation) AS mean_leaders
 FROM (

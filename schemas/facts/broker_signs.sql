@@ -1,5 +1,5 @@
--- about: that a log which would tell of a broker's end was written in a minute: the first and the last of its records in it
--- broker: whose server.log it is, which tells when it starts and stops; null: the log of the controller, which tells which brokers come and go.
+-- about: the first and last record by minute of each log that would show the end of a broker
+-- broker: the broker of a server.log, which shows its starts and stops; null: the log of a controller, which shows those of all brokers
 WITH terms AS (
   SELECT cluster, incarnation, node, until, coalesce(elected_at, CASE WHEN n = 1 THEN TIMESTAMP '1970-01-01 00:00:00' END) AS since
   FROM (
@@ -10,7 +10,7 @@ WITH terms AS (
   SELECT e.cluster, e.incarnation, CASE WHEN e.logger LIKE 'kafka.server.%' OR e.logger LIKE 'kafka.cluster.%' THEN e.node END AS broker, e.ts, e.record_id
   FROM audited_events e
   WHERE e.node IS NOT NULL AND e.ts IS NOT NULL AND e.item = 0
-    -- every controller of a KRaft quorum prints what befalls brokers
+    -- every controller of a KRaft quorum logs the changes of brokers
     AND (e.logger LIKE 'kafka.server.%' OR e.logger LIKE 'kafka.cluster.%' OR e.logger LIKE 'org.apache.kafka.controller.%')
   UNION ALL
   SELECT e.cluster, e.incarnation, CAST(NULL AS INT), e.ts, e.record_id

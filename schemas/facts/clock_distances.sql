@@ -1,7 +1,7 @@
--- about: two nodes whose clocks differ: by the changes that both tell, with time stamps that are apart by the same amount every time
--- ms: by how much the time stamps of `other` are later than those of `node`
-WITH told AS (
-  -- one leader epoch and partition epoch of one partition: its leader, its followers and the controller all print it
+-- about: pairs of nodes whose clocks differ: both log the same changes, with a constant distance of time stamps
+-- ms: the time stamps of `other` minus those of `node`
+WITH logged AS (
+  -- leader, followers and controller all log a partition's leader epoch and partition epoch
   SELECT cluster, incarnation, node, topic, partition, leader_epoch, coalesce(partition_epoch, -1) AS partition_epoch, controller_epoch,
     max(CASE WHEN event_type = 'leader_started' THEN node ELSE leader END) AS leader, min(ts) AS ts, min_by(record_id, ts) AS record_id, min_by(file, ts) AS file, CASE WHEN event_type IN ('leader_started', 'follower_started') THEN 'role' ELSE 'change' END AS kind
   FROM audited_events
@@ -13,12 +13,12 @@ WITH told AS (
   SELECT a.cluster, a.incarnation, least(a.node, b.node) AS node, greatest(a.node, b.node) AS other,
     CASE WHEN a.node < b.node THEN unix_millis(b.ts) - unix_millis(a.ts) ELSE unix_millis(a.ts) - unix_millis(b.ts) END AS ms,
     a.ts, a.record_id, b.record_id AS other_record
-  FROM told a
-  JOIN told b ON b.cluster = a.cluster AND b.incarnation = a.incarnation AND b.topic = a.topic AND b.partition = a.partition
+  FROM logged a
+  JOIN logged b ON b.cluster = a.cluster AND b.incarnation = a.incarnation AND b.topic = a.topic AND b.partition = a.partition
     AND b.leader_epoch = a.leader_epoch AND b.node <> a.node
-    -- a topic that is created anew begins with the same leader epoch
+    -- a topic that is created again begins with the same leader epoch
     AND coalesce(b.controller_epoch = a.controller_epoch, true)
-    -- who writes to one file has one clock
+    -- records of one file have one clock
     AND b.file <> a.file AND coalesce(b.leader = a.leader, true)
     AND (a.kind = 'change' AND b.kind = 'role' OR a.kind = 'role' AND b.kind = 'role' AND a.node < b.node AND a.partition_epoch = b.partition_epoch)
 ), measured AS (
@@ -30,6 +30,6 @@ WITH told AS (
 SELECT cluster, incarnation, node, other, facts, parts[1] AS ms, least, most, since, until, records
 FROM measured m
 WHERE m.facts >= 5 AND m.moments >= 3 AND abs(m.parts[1]) >= clock_skew_ms(m.cluster, NULL)
-  -- a constant distance, not a slow node: nine tenths lie on one side and close together
+  -- a constant distance, not a slow node: nine tenths have one direction and are close together
   AND sign(get(m.parts, 0)) = sign(m.parts[2]) AND abs(m.parts[2] - get(m.parts, 0)) <= greatest(1000, abs(m.parts[1]) / 4)
   AND least(abs(get(m.parts, 0)), abs(m.parts[2])) >= clock_skew_ms(m.cluster, NULL) / 2

@@ -1,6 +1,6 @@
 -- about: min.insync.replicas of a topic (topic null: of every other), from lines and audit.toml
--- What a line says of a topic counts first, then table durability (audit.toml; where it has 1, nothing may be known), then what lines say of all topics.
--- The smallest value that is told: a topic that is judged by a larger one that came later would give a false finding.
+-- A line about the topic has priority, then table durability (from audit.toml; 1 may mean unknown), then a line about all topics.
+-- The smallest logged value counts, because a larger value that was set later would give a false finding.
 WITH counted AS (
   SELECT cluster, incarnation, topic, max_by(min_insync_replicas, day) AS min_isr FROM audited_durability GROUP BY cluster, incarnation, topic
 )

@@ -1,4 +1,4 @@
--- about: a time in which no node of a cluster wrote for more than an hour, as of a machine that sleeps: nobody can say what was so meanwhile
+-- about: times of more than an hour in which no node of a cluster wrote, as on a machine that sleeps; the state meanwhile is unknown
 -- A ZooKeeper controller writes every five minutes.
 SELECT cluster, minute + INTERVAL 1 MINUTE AS since, next AS until
 FROM (

@@ -1,5 +1,5 @@
--- about: when a broker is seen to serve: an outage of it has ended, or it says that it runs
--- until: the moment; an outage lasts until then
+-- about: moments at which a broker serves: the end of an outage, or a line of the broker that it runs
+-- until: the moment; an outage before it has ended
 SELECT cluster, broker, until FROM audited_broker_outages WHERE broker IS NOT NULL AND until IS NOT NULL
 UNION ALL
 SELECT cluster, node AS broker, ts AS until FROM audited_events

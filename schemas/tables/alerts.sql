@@ -1,4 +1,4 @@
--- about: one attempt to notify a sink of one finding; the newest row of (cluster, fingerprint, sink, state, occurrence) holds
+-- about: one attempt to notify a sink of one finding; the newest row of (cluster, fingerprint, sink, state, occurrence) counts
 CREATE TABLE IF NOT EXISTS {table} (
   cluster STRING NOT NULL COMMENT 'Cluster',
   fingerprint STRING NOT NULL COMMENT 'Identity of the finding',

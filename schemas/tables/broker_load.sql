@@ -7,8 +7,8 @@ CREATE TABLE IF NOT EXISTS {table} (
   topic STRING NOT NULL COMMENT 'Topic name',
   valid_from TIMESTAMP COMMENT 'Begin, as in topic_assignments',
   valid_to TIMESTAMP COMMENT 'End; null: still so',
-  replicas INT NOT NULL COMMENT 'Partitions that it holds a replica of',
-  leaders INT NOT NULL COMMENT 'Partitions whose first replica, the preferred leader, it holds'
+  replicas INT NOT NULL COMMENT 'Partitions of which it has a replica',
+  leaders INT NOT NULL COMMENT 'Partitions whose first replica, the preferred leader, it has'
 ) USING delta
 LOCATION '{location}'
 COMMENT 'Replicas and preferred leaders of every broker, by topic'

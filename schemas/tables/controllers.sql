@@ -9,7 +9,7 @@ CREATE TABLE IF NOT EXISTS {table} (
   resigned_at TIMESTAMP COMMENT 'When it logged that it resigned (KRaft: renounced, or left the state Leader); null: it did not (killed, still controller, or no log)',
   inferred BOOLEAN NOT NULL COMMENT 'The election is in no log; the term is known from lines written in its epoch',
   record_id STRING COMMENT 'Record of the election, or the first one of that epoch',
-  overruled BIGINT COMMENT 'Lines about partitions and replicas that it printed after a successor had been elected; the timelines leave them out'
+  overruled BIGINT COMMENT 'Lines about partitions and replicas that it logged after the election of its successor; the timelines leave them out'
 ) USING delta
 LOCATION '{location}'
 COMMENT 'Who was controller, and when'

@@ -18,7 +18,7 @@ CREATE TABLE IF NOT EXISTS {table} (
 {vocabulary},
   error_class STRING COMMENT 'Class of the exception that follows the line',
   error_message STRING COMMENT 'Message of that exception',
-  statement STRING COMMENT 'Where event_type is null: what no rule reads, without header and speaker, the first 2,000 characters',
+  statement STRING COMMENT 'Where event_type is null: the statement that no rule matches, without header and log ident, the first 2,000 characters',
   raw STRING COMMENT 'The whole record with its stack trace; a record of 10,000 characters and more is stored with its item 0 only',
   cut_bytes BIGINT COMMENT 'Bytes that raw and all other columns lack: the record had a line of more than 1 MB, or further lines beyond 4 MB or 20,000 lines; null: it is whole',
   ends_file BOOLEAN COMMENT 'True for the last record of its file when that was read: its stack trace may have been cut off; else null'

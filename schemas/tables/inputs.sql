@@ -3,7 +3,7 @@ CREATE TABLE IF NOT EXISTS {table} (
   run_id STRING NOT NULL COMMENT 'Run that was given it',
   cluster STRING NOT NULL COMMENT 'Cluster',
   file STRING NOT NULL COMMENT 'Path or URI, and behind !/ the path inside of an archive; - is standard input',
-  files BIGINT NOT NULL COMMENT 'Files that the row stands for: of those that are empty, and of those that hold no log record, the first one is named',
+  files BIGINT NOT NULL COMMENT 'Number of files that the row counts: one row names the first of all empty files, or of further files without a log record',
   kind STRING NOT NULL COMMENT 'log; bare (a log without time stamps); checkpoint (output of one of Kafka''s tools); empty; unrelated; skipped; unreadable',
   read_as STRING COMMENT 'What it is packed in, and the layout of its first record; null: it was not read',
   node INT COMMENT 'Node that the file is of; null: not known, or each line names its own',

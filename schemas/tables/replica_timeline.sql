@@ -10,7 +10,7 @@ CREATE TABLE IF NOT EXISTS {table} (
   valid_from TIMESTAMP COMMENT 'Begin of the interval; null: before these logs begin, or no time stamps',
   valid_to TIMESTAMP COMMENT 'End of the interval; null: still so',
   state STRING NOT NULL COMMENT 'State of the controller''s replica state machine, NewReplica .. NonExistentReplica; in KRaft, which has none, the state of the replica''s broker: KRaftOnline (unfenced), KRaftFenced, KRaftControlledShutdown, KRaftUnregistered, or KRaftRemoved (no replica of the partition any more)',
-  in_isr BOOLEAN COMMENT 'Whether the ISR held the replica at the end of the interval (now, where it is open); null: ISR not known',
+  in_isr BOOLEAN COMMENT 'Whether the replica was in the ISR at the end of the interval (now, where it is open); null: ISR not known',
   inferred BOOLEAN NOT NULL COMMENT 'The state is derived from other lines; false: a line says it',
   record_id STRING COMMENT 'Record that began the interval',
   settled BOOLEAN NOT NULL COMMENT 'Final: no record in the order of time changes the row; false: the next run replaces it'
@@ -18,4 +18,4 @@ CREATE TABLE IF NOT EXISTS {table} (
 PARTITIONED BY (cluster, settled)
 TBLPROPERTIES ('delta.dataSkippingStatsColumns' = 'topic,valid_to', 'delta.randomizeFilePrefixes' = 'true')
 LOCATION '{location}'
-COMMENT 'In which state the controller held every replica'
+COMMENT 'The state of every replica in the controller'

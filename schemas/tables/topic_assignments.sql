@@ -20,7 +20,7 @@ CREATE TABLE IF NOT EXISTS {table} (
   racks_min INT COMMENT 'Fewest racks that a partition is in; null: racks are not known',
   violations ARRAY<STRING> NOT NULL COMMENT 'What is against the goals of any placement, one sentence each',
   assignment ARRAY<STRUCT<partition: INT, replicas: ARRAY<INT>>> NOT NULL COMMENT 'Replicas of each partition; the first one is the preferred leader',
-  record_ids ARRAY<STRING> NOT NULL COMMENT 'Records that made it so, 20 at most'
+  record_ids ARRAY<STRING> NOT NULL COMMENT 'Records of the assignment, at most 20'
 ) USING delta
 LOCATION '{location}'
 COMMENT 'Whose placement every assignment is, and what it spreads'

@@ -13,4 +13,4 @@ CREATE TABLE IF NOT EXISTS {table} (
   evidence ARRAY<STRING> COMMENT 'Records that show what blocked it'
 ) USING delta
 LOCATION '{location}'
-COMMENT 'Topic deletions and what held them up'
+COMMENT 'Topic deletions and what delayed them'

@@ -2,7 +2,7 @@
 -- harm: TODO: loss, unavailability, risk, protocol or housekeeping
 -- concludes: TODO: what lines say, and what no line says.
 -- needs: TODO: lines, or the logs without which there is no such finding (schemas/coverage.toml)
--- identity: TODO: what tells two findings apart, such as: broker
+-- identity: TODO: what distinguishes two findings, such as: broker
 -- facts: times, example
 -- only: TODO: event types without which nothing is found
 WITH found AS (
@@ -15,7 +15,7 @@ SELECT
   'TODO' AS severity,
   CAST(NULL AS STRING) AS topic, CAST(NULL AS INT) AS partition, CAST(NULL AS INT) AS replica, f.node,
   min(f.ts) AS first_seen, max(f.ts) AS last_seen,
-  -- what has not happened for an hour is over
+  -- an error that has not repeated for an hour is resolved
   max(f.ts) < max(k.now) - INTERVAL 1 HOUR AS ended,
   count(*) AS times,
   min_by(f.example, struct(f.ts, f.record_id)) AS example,

@@ -1,4 +1,4 @@
--- about: the last known state of every partition; source: logs, or the tool that told of one that the logs say nothing about
+-- about: the last known state of every partition; source: logs, or the tool that listed a partition which the logs do not have
 CREATE OR REPLACE TEMPORARY VIEW partitions_now AS
 SELECT cluster, topic, partition, leader, leader_epoch, isr, replicas, adding_replicas, removing_replicas, state, valid_from AS since, source
 FROM partition_timeline

@@ -1,4 +1,4 @@
--- about: what no rule reads: text that is unrecognised or has drifted, numbers and names masked, counted, with one example each
+-- about: records that no rule matches: unrecognised or drifted text with numbers and names masked, counted, with one example each
 CREATE OR REPLACE TEMPORARY VIEW unknown_statements AS
 SELECT cluster, logger, status, masked, count(*) AS records, min(ts) AS first_seen, max(ts) AS last_seen,
   min_by(record_id, struct(ts, record_no, record_id)) AS record_id, min_by(example, struct(ts, record_no, record_id)) AS example

@@ -317,7 +317,7 @@ def timed_steps(work: Callable[[], object]) -> dict[str, float]:
 
     timed(ingest, "splits", "find splits")
     timed(events.OnWorkers, "__init__", "parse")
-    timed(events.OnWorkers, "copies", "find copies")
+    timed(events.OnWorkers, "duplicates", "find duplicates")
     timed(events.OnWorkers, "append", "write")
     try:
         work()

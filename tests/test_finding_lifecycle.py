@@ -1,4 +1,4 @@
-"""What becomes of a finding from run to run, what silences it, and from when on a state is one."""
+"""The lifecycle of findings from run to run, their silences and thresholds."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import schemas
-from jobs.checking import checks, findings_life
+from jobs.checking import checks, finding_lifecycle
 from jobs.config import Silence, Threshold
 from jobs.engine.database import Database
 
@@ -23,11 +23,11 @@ def ago(hours: float | None) -> datetime | None:
 
 
 # name: (hours ago first and last seen, ended) or None where the check no longer returns it;
-# (status, hours ago first and last seen) as the night before left it; status, run and first_seen expected
-LIVES = {
-    "first night": ((3, 0, False), None, "new", "now", 3),
-    "a moment, first night": ((30, 30, False), None, "new", "now", 30),
-    "over before the first night ended": ((3, 2, True), None, "resolved", "now", 3),
+# (status, hours ago first and last seen) as the run before wrote it; status, run and first_seen expected
+CASES = {
+    "first run": ((3, 0, False), None, "new", "now", 3),
+    "a moment, first run": ((30, 30, False), None, "new", "now", 30),
+    "over before the first run ended": ((3, 2, True), None, "resolved", "now", 3),
     "still so": ((26, 0, False), ("new", 26, 24), "open", "now", 26),
     "still so, nothing newer": ((5, 5, False), ("open", 5, 5), "open", "before", 5),
     "found to have begun earlier": ((40, 0, False), ("open", 26, 24), "open", "now", 40),
@@ -38,7 +38,7 @@ LIVES = {
     "no longer found": (None, ("open", 26, 24), "resolved", "now", 26),
     "resolved long since": (None, ("resolved", 90, 80), "resolved", "before", 90),
     "back again": ((1, 0, False), ("resolved", 90, 80), "reopened", "now", 90),
-    "back for a second night": ((25, 0, False), ("reopened", 90, 24), "open", "now", 90),
+    "back for a second run": ((25, 0, False), ("reopened", 90, 24), "open", "now", 90),
     "without time stamps": ((None, None, False), ("open", None, None), "open", "before", None),
 }
 
@@ -58,36 +58,36 @@ def row(fingerprint: str, first: float | None, last: float | None, **more: objec
     return values | {"first_seen": ago(first), "last_seen": ago(last)} | more
 
 
-def test_lives() -> None:
-    found = [row(name, seen[0], seen[1], ended=seen[2], subjects=None) for name, (seen, *_) in LIVES.items() if seen]
+def test_lifecycle() -> None:
+    found = [row(name, seen[0], seen[1], ended=seen[2], subjects=None) for name, (seen, *_) in CASES.items() if seen]
     before = [
         row(name, old[1], old[2], status=old[0], run_id="before", silenced=False, silence=None)
-        for name, (_, old, *_) in LIVES.items()
+        for name, (_, old, *_) in CASES.items()
         if old
     ]
-    settled = findings_life.settle(found, before, {"payments": NOW}, "now")
-    assert {r["fingerprint"]: (r["status"], r["run_id"], r["first_seen"]) for r in settled} == {
-        name: (status, run, ago(first)) for name, (*_, status, run, first) in LIVES.items()
+    rows = finding_lifecycle.updated(found, before, {"payments": NOW}, "now")
+    assert {r["fingerprint"]: (r["status"], r["run_id"], r["first_seen"]) for r in rows} == {
+        name: (status, run, ago(first)) for name, (*_, status, run, first) in CASES.items()
     }
-    assert not any(r["silenced"] for r in settled)
-    assert all(r.keys() == schemas.columns("findings").keys() - {"caused_by"} for r in settled)
+    assert not any(r["silenced"] for r in rows)
+    assert all(r.keys() == schemas.columns("findings").keys() - {"caused_by"} for r in rows)
 
 
-def test_what_was_over_before_is_no_news() -> None:
-    # hours ago first and last seen, ended; status of before; whether it is told again by a run that looks back for 24 hours
+def test_findings_that_ended_before_this_runs_rows_are_dropped() -> None:
+    # hours ago first and last seen, ended; stored status; whether a run that reads the last 24 hours keeps it
     cases = {
         "still so": ((90, 0, False), "open", True),
         "over now": ((90, 2, True), "open", True),
-        "long over, never told": ((90, 80, True), None, False),
-        "told as over, and began before": ((30, 20, True), "resolved", False),
-        "told as over, and all of it is seen": ((20, 10, True), "resolved", True),
-        "over, not told yet": ((30, 20, True), None, True),
+        "ended long ago, not stored": ((90, 80, True), None, False),
+        "stored as resolved, began before": ((30, 20, True), "resolved", False),
+        "stored as resolved, all of it is read": ((20, 10, True), "resolved", True),
+        "ended, not stored yet": ((30, 20, True), None, True),
     }
     found = [row(name, seen[0], seen[1], ended=seen[2]) for name, (seen, *_) in cases.items()]
     before = [row(name, seen[0], seen[1], status=status) for name, (seen, status, _) in cases.items() if status]
-    news = findings_life.news(found, before, {"payments": NOW - timedelta(hours=24)})
-    assert {r["fingerprint"] for r in news} == {name for name, (*_, again) in cases.items() if again}
-    assert {r["fingerprint"] for r in findings_life.news(found, before, {})} == cases.keys()
+    kept = finding_lifecycle.without_old(found, before, {"payments": NOW - timedelta(hours=24)})
+    assert {r["fingerprint"] for r in kept} == {name for name, (*_, is_kept) in cases.items() if is_kept}
+    assert {r["fingerprint"] for r in finding_lifecycle.without_old(found, before, {})} == cases.keys()
 
 
 @pytest.mark.parametrize(
@@ -105,17 +105,17 @@ def test_what_was_over_before_is_no_news() -> None:
 )
 def test_silences(silence: Silence, silenced: set[str]) -> None:
     found = [row("a", 1, 0), row("b", 1, 0, node=None, replica=4), row("c", 1, 0, topic=None, node=4)]
-    settled = findings_life.settle([one | {"ended": False} for one in found], [], {"payments": NOW}, "now", [silence])
-    assert {r["fingerprint"] for r in settled if r["silenced"]} == silenced
-    assert {r["silence"] for r in settled} <= {None, silence.because()}
+    rows = finding_lifecycle.updated([one | {"ended": False} for one in found], [], {"payments": NOW}, "now", [silence])
+    assert {r["fingerprint"] for r in rows if r["silenced"]} == silenced
+    assert {r["silence"] for r in rows} <= {None, silence.because()}
 
 
-def test_what_a_silence_changes() -> None:
+def test_a_new_silence_changes_the_stored_row() -> None:
     def silenced(*silences: Silence, by: Silence | None) -> list[tuple[str, str | None]]:
-        told = {"status": "open", "run_id": "before", "silenced": by is not None, "silence": by.because() if by else None}
-        before = [row("a", 26, 2, **told), row("gone", 90, 80, **told | {"status": "resolved"})]
-        settled = findings_life.settle([row("a", 26, 2, ended=False)], before, {"payments": NOW}, "now", silences)
-        return [(r["run_id"], r["silence"]) for r in settled]
+        values = {"status": "open", "run_id": "before", "silenced": by is not None, "silence": by.because() if by else None}
+        before = [row("a", 26, 2, **values), row("not found", 90, 80, **values | {"status": "resolved"})]
+        rows = finding_lifecycle.updated([row("a", 26, 2, ended=False)], before, {"payments": NOW}, "now", silences)
+        return [(r["run_id"], r["silence"]) for r in rows]
 
     one, other = Silence(reason="move"), Silence(topic="orders", reason="later")
     assert silenced(by=None) == [("before", None)] * 2
@@ -134,9 +134,9 @@ def test_subjects() -> None:
         row("of none", 3, 1, ended=False, partition=6, subjects=[]),
     ]
     before = [{"cluster": "payments", "fingerprint": name, **each} for name in ("named", "over")]
-    told = findings_life.subjects(found, before)
-    assert {r["cluster"] for r in told} == {"payments"}
-    assert [(r["fingerprint"], r["partition"], r["replica"], r["since"], r["until"]) for r in told] == [
+    subjects = finding_lifecycle.subjects(found, before)
+    assert {r["cluster"] for r in subjects} == {"payments"}
+    assert [(r["fingerprint"], r["partition"], r["replica"], r["since"], r["until"]) for r in subjects] == [
         ("named", 4, 2, ago(3), ago(1)),
         ("goes on", 5, None, ago(3), None),
         ("listed", 7, None, ago(3), None),
@@ -144,7 +144,7 @@ def test_subjects() -> None:
     ]
 
 
-def test_what_follows_from_an_outage_names_its_finding() -> None:
+def test_a_finding_that_an_outage_caused_names_the_outages_finding() -> None:
     found = [
         row("down", 5, 0, check_id="broker_down", outage=None),
         row("follows", 4, 0, node=1, outage={"node": 3, "since": ago(5)}),
@@ -155,9 +155,9 @@ def test_what_follows_from_an_outage_names_its_finding() -> None:
         row("whole", 5, 0, node=None, check_id="cluster_down", outage=None),
         row("follows, too", 4, 0, outage={"node": None, "since": ago(5)}),
     ]
-    told = {r["fingerprint"]: r["caused_by"] for r in checks._with_causes(found)}
-    assert {name: cause for name, cause in told.items() if cause} == {"follows": "down", "follows, too": "whole"}
-    assert told.keys() == {r["fingerprint"] for r in found}
+    causes = {r["fingerprint"]: r["caused_by"] for r in checks._with_causes(found)}
+    assert {name: cause for name, cause in causes.items() if cause} == {"follows": "down", "follows, too": "whole"}
+    assert causes.keys() == {r["fingerprint"] for r in found}
 
 
 @pytest.mark.spark
