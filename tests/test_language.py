@@ -81,36 +81,7 @@ NAME_WORDS = {
     r"few of": "what the value is: in_memory, sample",
     r"here": "in_process, local",
 }
-# folders with their modules; with /* only the modules directly in the folder
-ROOMS = (
-    "jobs/*",
-    "jobs/alerts",
-    "jobs/checking",
-    "jobs/commands",
-    "jobs/demo",
-    "jobs/engine",
-    "jobs/landing",
-    "jobs/nightly",
-    "jobs/operators",
-    "jobs/reporting",
-    "jobs/timelines",
-    "parsers",
-    "schemas",
-)
-# remove a room together with its last private word; never add one
-ROOMS_STILL_TO_CLEAN = frozenset(
-    {
-        "jobs/*",
-        "jobs/checking",
-        "jobs/commands",
-        "jobs/engine",
-        "jobs/landing",
-        "jobs/nightly",
-        "jobs/reporting",
-        "jobs/timelines",
-        "parsers",
-    }
-)
+MODULES = sorted(path for folder in ("jobs", "parsers", "schemas") for path in (ROOT / folder).rglob("*.py"))
 
 
 class PrivateName(NamedTuple):
@@ -160,18 +131,6 @@ def private_names(file: str, text: str) -> list[PrivateName]:
     ]
 
 
-def modules_of(room: str) -> list[Path]:
-    """The modules of a room."""
-    return sorted(ROOT.glob(f"{room.removesuffix('/*')}/*.py" if room.endswith("/*") else f"{room}/**/*.py"))
-
-
-def names_of_room(room: str) -> list[PrivateName]:
-    """The private names of a room, by file and line."""
-    modules = modules_of(room)
-    assert modules, f"{room} has no modules: is it still a folder?"
-    return [one for path in modules for one in private_names(str(path.relative_to(ROOT)), path.read_text("utf-8"))]
-
-
 @pytest.mark.parametrize(
     ("text", "names"),
     [
@@ -200,18 +159,6 @@ def test_a_private_name_is_reported_with_its_place_and_a_better_word():
     assert (of_function.line, of_function.better) == (2, NAME_WORDS["held"])
 
 
-@pytest.mark.parametrize("room", [room for room in ROOMS if room not in ROOMS_STILL_TO_CLEAN])
-def test_names_use_standard_words(room):
-    found = names_of_room(room)
+def test_names_use_standard_words():
+    found = [one for path in MODULES for one in private_names(str(path.relative_to(ROOT)), path.read_text("utf-8"))]
     assert not found, "\n".join(map(str, found))
-
-
-@pytest.mark.parametrize("room", sorted(ROOMS_STILL_TO_CLEAN))
-def test_a_room_that_is_still_to_clean_has_a_private_name(room):
-    assert names_of_room(room), f"{room} is clean: remove it from ROOMS_STILL_TO_CLEAN"
-
-
-def test_every_module_is_in_one_room():
-    modules = [path for room in ROOMS for path in modules_of(room)]
-    assert sorted(modules) == sorted(path for folder in ("jobs", "parsers", "schemas") for path in (ROOT / folder).rglob("*.py"))
-    assert set(ROOMS) >= ROOMS_STILL_TO_CLEAN

@@ -20,7 +20,7 @@ from s3 import Endpoint, endpoint
 
 from jobs import errors
 from jobs.engine import lease
-from jobs.engine.lease import ByDeltaRs, BySpark, Commits, Holder, Lease, LeaseError, State, commits_of, held
+from jobs.engine.lease import ByDeltaRs, BySpark, Commits, Holder, Lease, LeaseError, State, acquire, commits_of
 from jobs.errors import UsageError
 from jobs.nightly_audit import main
 
@@ -59,14 +59,14 @@ def elsewhere(**others: Any) -> Holder:
 
 
 def test_a_second_run_names_the_first(root: str) -> None:
-    with held(root, "first"):
-        with pytest.raises(LeaseError) as raised, held(root, "second"):
+    with acquire(root, "first"):
+        with pytest.raises(LeaseError) as raised, acquire(root, "second"):
             pass
         own = state_of(root).holder
         assert own is not None
         assert f"host {own.host}, process {os.getpid()}, run first, since 20" in str(raised.value)
         assert raised.value.exit_code == errors.USAGE
-    with held(root, "third"):
+    with acquire(root, "third"):
         assert state_of(root).holder is not None
     assert state_of(root).holder is None
 
@@ -76,7 +76,7 @@ def test_a_second_run_waits_for_the_first(root: str, monkeypatch: pytest.MonkeyP
     began, order = threading.Event(), []
 
     def first() -> None:
-        with held(root, "first"):
+        with acquire(root, "first"):
             began.set()
             time.sleep(0.5)
             order.append("first")
@@ -84,7 +84,7 @@ def test_a_second_run_waits_for_the_first(root: str, monkeypatch: pytest.MonkeyP
     thread = threading.Thread(target=first)
     thread.start()
     assert began.wait(20)
-    with held(root, "second", wait=20):
+    with acquire(root, "second", wait=20):
         order.append("second")
     thread.join()
     assert order == ["first", "second"]
@@ -92,7 +92,7 @@ def test_a_second_run_waits_for_the_first(root: str, monkeypatch: pytest.MonkeyP
 
 @pytest.mark.parametrize("end", [KeyboardInterrupt, SystemExit, RuntimeError])
 def test_the_lease_is_free_however_a_run_ends(root: str, end: type[BaseException]) -> None:
-    with pytest.raises(end), held(root, "first"):
+    with pytest.raises(end), acquire(root, "first"):
         raise end
     assert state_of(root).holder is None
 
@@ -101,11 +101,11 @@ def test_a_lease_that_was_not_renewed_is_taken_over(root: str, capsys: pytest.Ca
     leave(root, elsewhere(), ago=lease.EXPIRES - 30)
     with (
         pytest.raises(LeaseError, match=r"host db7.example.org, process 4711, run cafe, since 2026-03-01 03:00:00 UTC"),
-        held(root, "b"),
+        acquire(root, "b"),
     ):
         pass
     leave(root, elsewhere(), ago=lease.EXPIRES + 1)
-    with held(root, "c"):
+    with acquire(root, "c"):
         assert "took over the lease" in capsys.readouterr().err
         holder = state_of(root).holder
         assert holder is not None
@@ -117,11 +117,11 @@ def test_a_process_that_was_killed_is_recognised_at_once(root: str, capsys: pyte
     own = Holder.of_this_process("killed")
     other = replace(own, process=process.pid, began=lease._began(process.pid) or 0)
     leave(root, other)
-    with pytest.raises(LeaseError), held(root, "second"):
+    with pytest.raises(LeaseError), acquire(root, "second"):
         pass
     process.kill()
     process.wait()
-    with held(root, "second"):
+    with acquire(root, "second"):
         assert f"a run that died (host {own.host}, process {process.pid}, run killed" in capsys.readouterr().err
     # another process has got its number, and one of another machine says nothing
     assert replace(own, began=own.began - 1).is_dead
@@ -155,7 +155,7 @@ def test_of_many_runs_one_takes_the_lease(root: str) -> None:
 
 def test_a_run_renews_its_lease_and_stops_when_it_is_lost(root: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lease, "RENEWED_EVERY", 0.05)
-    with held(root, "first") as mine:
+    with acquire(root, "first") as mine:
         begun = state_of(root).renewed_at
         deadline = time.monotonic() + 20
         while state_of(root).renewed_at == begun:
@@ -179,7 +179,7 @@ def test_a_run_renews_its_lease_and_stops_when_it_is_lost(root: str, monkeypatch
 
 
 def test_a_process_that_was_stopped_looks_before_it_writes(root: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    with held(root, "first") as mine:
+    with acquire(root, "first") as mine:
         leave(root, elsewhere())
         mine.check()  # it was renewed just now
         mine._renewed_at -= lease.EXPIRES
@@ -218,14 +218,17 @@ def test_what_cannot_be_read_is_a_free_lease() -> None:
 
 def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(UsageError, match="give a folder that can be written"), held(str(tmp_path / "file" / "tables"), "first"):
+    with (
+        pytest.raises(UsageError, match="give a folder that can be written"),
+        acquire(str(tmp_path / "file" / "tables"), "first"),
+    ):
         pass
 
 
 def test_an_audit_that_finds_another_one_at_work_starts_nothing(tmp_path: Path) -> None:
     tables = tmp_path / "tables"
     program = Path(sys.executable).parent / "kafka-audit"
-    with held(str(tables), "first"):
+    with acquire(str(tables), "first"):
         done = subprocess.run(
             [str(program), "audit", str(LOGS), "--tables", str(tables)], capture_output=True, text=True, check=False
         )

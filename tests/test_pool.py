@@ -27,7 +27,7 @@ from jobs.landing import events, ingest
 ON_POOL = """
 from jobs.landing import ingest
 from jobs.engine import local_store
-local_store.SOONER_HERE = 0
+local_store.FASTER_IN_PROCESS = 0
 ingest.SMALLEST_SPLIT = ingest.LARGEST_SPLIT = 40_000
 """
 
@@ -48,7 +48,7 @@ def copied(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def small_splits(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(local_store, "SOONER_HERE", 0)
+    monkeypatch.setattr(local_store, "FASTER_IN_PROCESS", 0)
     monkeypatch.setattr(ingest, "SMALLEST_SPLIT", 40_000)
     monkeypatch.setattr(ingest, "LARGEST_SPLIT", 40_000)
 
@@ -73,7 +73,7 @@ def test_the_pool_lands_what_one_process_lands(
     here = LocalStore(tmp_path / "here")
     here.open()
     with monkeypatch.context() as patched:
-        patched.setattr(local_store, "SOONER_HERE", 2**62)
+        patched.setattr(local_store, "FASTER_IN_PROCESS", 2**62)
         expected = events.land(here, read(copied))
     found = events.land(store, read(copied))
     assert found == expected

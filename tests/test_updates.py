@@ -272,7 +272,7 @@ def power_cut(*_: object) -> None:
 
 def all_by_the_pool(monkeypatch: pytest.MonkeyPatch) -> None:
     """Make the local engine treat these logs like large ones."""
-    monkeypatch.setattr(local_store, "SOONER_HERE", 0)
+    monkeypatch.setattr(local_store, "FASTER_IN_PROCESS", 0)
     monkeypatch.setattr(grouped, "CHUNK", 200)
 
 

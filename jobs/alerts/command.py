@@ -80,7 +80,7 @@ def run(options: argparse.Namespace) -> int:
     from jobs.engine import damage, lease, session
 
     spark = session.start() if lease.needs_spark(root) else None
-    with lease.held(root, uuid.uuid4().hex[:16], options.wait, spark) as lock:
+    with lease.acquire(root, uuid.uuid4().hex[:16], options.wait, spark) as lock:
         damage.refuse(root, versions=lock.versions)
         return _with_tables(root, config, again=options.again, guard=lock.check)
 

@@ -299,7 +299,10 @@ class Audit:
         from jobs.engine import lease
         from jobs.engine.local_store import LocalStore
 
-        with lease.held(root, self.run_id, self.options.wait) as own_lease, closing(LocalStore(root, own_lease.check)) as tables:
+        with (
+            lease.acquire(root, self.run_id, self.options.wait) as own_lease,
+            closing(LocalStore(root, own_lease.check)) as tables,
+        ):
             tables.announce = self._announce
             yield tables, own_lease, found
 
@@ -321,7 +324,7 @@ class Audit:
         with ExitStack() as ends:
             # if another run is active in a folder of this machine, no JVM is started
             spark = _started(uris) if lease.needs_spark(root) else None
-            own_lease = ends.enter_context(lease.held(root, self.run_id, self.options.wait, spark))
+            own_lease = ends.enter_context(lease.acquire(root, self.run_id, self.options.wait, spark))
             spark = spark or _started(uris)
             if at_uris:
                 with stage("fetch logs") as doing:

@@ -85,7 +85,7 @@ def run(options: argparse.Namespace) -> int:
         raise UsageError(f"--tables {options.tables}: no such folder; give the one that `kafka-audit audit` wrote")
     config = configuration.load(options.config) if options.config else configuration.Config()
     ruleset = ruleset_of(options.rules or config.rules)
-    with lease.held(root, uuid.uuid4().hex[:16], options.wait) as own_lease:
+    with lease.acquire(root, uuid.uuid4().hex[:16], options.wait) as own_lease:
         with stage("look at all files") as doing:
             found = damage.examined(root, versions=own_lease.versions, thorough=True)
             doing.note(counted(len(found), "damaged table"))

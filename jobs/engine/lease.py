@@ -233,8 +233,8 @@ def _acquired(commits: Commits, root: str, holder: Holder, wait: float) -> Lease
 
 
 @contextmanager
-def held(root: str, run_id: str, wait: float = 0, spark: Any = None) -> Iterator[Lease]:
-    """Holds the lease on the tables under a root. wait: seconds. spark: a session that commits where delta-rs does not reach the tables.
+def acquire(root: str, run_id: str, wait: float = 0, spark: Any = None) -> Iterator[Lease]:
+    """Hold the lease on the tables under a root. wait: seconds. spark: a session that commits where delta-rs does not reach the tables.
 
     Raises LeaseError where another run holds it, UsageError where nothing can be written there.
     """

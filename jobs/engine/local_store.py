@@ -46,7 +46,7 @@ from parsers.events import EVENTS, Parser
 from parsers.rules import RuleSet
 
 # bytes of text that this process parses before a pool would have started
-SOONER_HERE = 16 * 1024 * 1024
+FASTER_IN_PROCESS = 16 * 1024 * 1024
 
 
 class LocalStore(RunTables):
@@ -279,7 +279,7 @@ class LocalStore(RunTables):
         from jobs.landing import events, ingest
 
         usable = [file for file in files if file.usable]
-        if sum(file.length for file in usable) < SOONER_HERE:
+        if sum(file.length for file in usable) < FASTER_IN_PROCESS:
             return events.parsed_in_process(usable, ruleset, days)
         from jobs.engine.parsing import OnPool
 
