@@ -45,7 +45,7 @@ def all_readings(shared) -> list[Reading]:
 
 
 @pytest.mark.shared
-def test_there_are_statements_of_both_catalogues(all_readings):
+def test_both_catalogues_have_statements(all_readings):
     of = Counter(reading.rendering.statement.catalogue for reading in all_readings)
     assert of["zk"] > 1000
     assert of["broker"] > 1000
@@ -57,7 +57,7 @@ def test_every_statement_is_read_whole(all_readings):
 
 
 @pytest.mark.shared
-def test_values_are_in_columns_or_have_a_reason(all_readings):
+def test_values_have_a_column_or_a_reason(all_readings):
     lost = {(r.rules[0], name): r.rendering.line for r in all_readings if r.rules for name in r.lost if reason(r, name) is None}
     assert lost == {}
 
