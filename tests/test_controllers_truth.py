@@ -1,4 +1,4 @@
-"""Terms of KRaft controllers begin and end by the logs as by the metadata log of each recording."""
+"""Terms of KRaft controllers begin and end as the metadata log of each recording shows."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ CASES = [folder for folder in recordings() if list(folder.glob("metadata-log*.tx
 
 
 class Term(NamedTuple):
-    """A term of the quorum's leader. leader: null up to 4.0, whose dump does not name it. begun, last: time of its first and last record."""
+    """A term of the leader of the quorum. leader: None up to 4.0: the dump does not name it. begun, last: its first and last record."""
 
     epoch: int
     leader: int | None
@@ -63,12 +63,12 @@ def test_terms_begin_and_end_as_the_metadata_log_says(recording: Path) -> None:
         assert len(near) == 1, (term, rows)
         ((node, _, begun, ended),) = near
         assert term.leader in (None, node)
-        # a controller that has resigned writes no more records
+        # a controller that has resigned writes nothing more
         assert ended is None or max(begun, term.last - EARLY) <= ended, (term, ended)
 
 
 def test_a_killed_controller_did_not_resign() -> None:
-    """Controller 102 was killed in epoch 4; it logs ResignedState when it starts again, which is not the end of its term."""
+    """Controller 102 was killed in epoch 4; its next start prints ResignedState, which is no end of the term."""
     (recording,) = (folder for folder in CASES if folder.parts[-2:] == ("3.9.1-default", "controller-failover"))
     by_epoch = {row[2]: (row[1], row[4] is not None) for row in controllers(facts_of(recorded(recording)))}
     assert by_epoch == {4: (102, False), 6: (101, False), 8: (102, True), 9: (101, True)}

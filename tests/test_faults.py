@@ -37,7 +37,7 @@ def test_logs_are_read_and_written(tmp_path: Path) -> None:
     assert read(tmp_path) == LOGS
 
 
-def test_faults_that_remove_records() -> None:
+def test_faults_that_remove_lines() -> None:
     assert faulty(LOGS, [without("from B")])[ONE] == [A, C]
     assert faulty(LOGS, [without("done", "broker-2")]) == {ONE: [A, B, C], ("broker-2", "x.log"): []}
     assert list(faulty(LOGS, [without_node("broker-2")])) == [ONE]
@@ -45,7 +45,7 @@ def test_faults_that_remove_records() -> None:
     assert faulty(LOGS, [truncated(0.5)])[ONE] == [(A + B + C)[: len(A + B + C) // 2]]
 
 
-def test_faults_that_change_records() -> None:
+def test_faults_that_alter_lines() -> None:
     assert faulty(LOGS, [altered("from A", "B", "D")])[ONE][0] == A.replace("B", "D")
     assert faulty(LOGS, [swapped("from B")])[ONE][:2] == [B.replace("01,500", "00,000"), A.replace("00,000", "01,500", 1)]
     assert faulty(LOGS, [shifted("broker-1", -3600)])[ONE][2] == C.replace("10:00", "09:00")

@@ -60,7 +60,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("hostile")
 
 
-def test_hostile_errors_are_one_harmless_finding(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_hostile_errors_are_one_escaped_finding(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     lines = [line(number, statement) for number, statement in enumerate(HOSTILE.values())]
     found, terminal = audited(folder / "one", lines, capsys)
     tables = folder / "one" / "tables"

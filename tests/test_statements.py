@@ -57,7 +57,7 @@ def test_every_statement_is_read_whole(all_readings):
 
 
 @pytest.mark.shared
-def test_values_are_in_columns_or_have_a_reason(all_readings):
+def test_values_have_a_column_or_a_reason(all_readings):
     lost = {(r.rules[0], name): r.rendering.line for r in all_readings if r.rules for name in r.lost if reason(r, name) is None}
     assert lost == {}
 

@@ -39,7 +39,7 @@ ONE_STORY = {
 
 @pytest.fixture(scope="module")
 def audited(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    """Return the JSON of one audit of all incidents and scenarios, with the folder of its report and tables."""
+    """Return the JSON of one audit of all of them, with the report and the tables beside it."""
     folder = tmp_path_factory.mktemp("stories")
     logs = {path.name: path for path in sorted(INCIDENTS.iterdir())} | {name: SCENARIOS / name for name in MORE}
     blocks = [f"[[cluster]]\nname = {json.dumps(name)}\nlogs = [{json.dumps(str(path))}]\n" for name, path in logs.items()]
@@ -67,7 +67,7 @@ def test_one_incident_is_one_story(audited: dict[str, Any]) -> None:
         assert len(some) == (2 if number == 27 else 1), name
 
 
-def test_the_numbers_of_a_story_agree_everywhere(audited: dict[str, Any]) -> None:
+def test_verdict_report_and_alerts_have_the_same_numbers(audited: dict[str, Any]) -> None:
     """Partitions, topics and lost records of each story: JSON, verdict, report and tables."""
     folder, by_name = audited["folder"], {finding["fingerprint"]: finding for finding in audited["findings"]}
     partitions = defaultdict(set)
@@ -78,7 +78,7 @@ def test_the_numbers_of_a_story_agree_everywhere(audited: dict[str, Any]) -> Non
         lost[row["cluster"]] += row["records_lost"] or 0
     page = re.sub(r"\s+", " ", Page((folder / "report.html").read_text("utf-8")).text)
     by_cluster: dict[str, int] = defaultdict(int)
-    sentences = 0
+    said = 0
     for story in audited["stories"]:
         members = [story["cause"], *story["effects"]]
         about = set().union(*(partitions[name] for name in members))
@@ -91,8 +91,8 @@ def test_the_numbers_of_a_story_agree_everywhere(audited: dict[str, Any]) -> Non
             begin = re.split(r"[;,] ?(?=over|still|for up|the logs)|\.$", sentence)[0]
             if any(by_name[name]["severity"] in ("error", "critical") for name in members):
                 assert begin in page, story["cluster"]
-                sentences += 1
-    assert sentences > 20
+                said += 1
+    assert said > 20
     assert {name: count for name, count in by_cluster.items() if count} == {name: count for name, count in lost.items() if count}
 
 
@@ -129,8 +129,8 @@ SINKS = tuple(replace(sink, severity="info", limit=1000) for sink in test_alerts
 
 
 @pytest.mark.parametrize("sink", SINKS, ids=lambda sink: sink.type)
-def test_an_alert_begins_with_the_harm_of_verdict_and_report(audited: dict[str, Any], sink: Any) -> None:
-    """`alerts` takes the harm from the tables; each sink sends the sentences of the audit's JSON."""
+def test_an_alert_begins_with_the_harm_that_the_verdict_and_the_report_state(audited: dict[str, Any], sink: Any) -> None:
+    """What the tables say to `alerts`, as each sink sends it, is what the JSON of the audit has."""
     tables = engine.opened(str(audited["folder"] / "tables"), names=("findings", "finding_subjects", "durability"))
     rows = engine.rows_of(tables.read("findings"))
     now = max(row["last_seen"] for row in rows if row["last_seen"])
