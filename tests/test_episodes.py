@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from jobs.timelines.episodes import KINDS, Deletion, Episode, Step, Surroundings, episodes
 from jobs.timelines.outages import ABSENT_AT_START, CRASHED, FIRST_START, SESSION_LOST, SHUT_DOWN, Outage
-from parsers.definitions import SPELLS
+from parsers.definitions import EPISODES
 
 SECOND = 1_000_000
 NOW = 1000
@@ -88,7 +88,7 @@ ALL = [1, 2, 3]
 
 
 def test_the_kinds_that_a_check_may_be_about() -> None:
-    assert set(SPELLS) == set(KINDS)
+    assert set(EPISODES) == set(KINDS)
 
 
 def test_a_follower_leaves_the_isr_and_returns() -> None:

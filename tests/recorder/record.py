@@ -1043,13 +1043,13 @@ def check(recording: Path) -> bool:
     """Prints how the timelines of its logs stand against its truth, and what no rule reads; whether all is well."""
     import truth
     from logs import events_of
-    from timelines import tell
+    from timelines import timelines_of
 
     files = {
         str(path.relative_to(recording.parent)): path.read_text("utf-8", "replace")
         for path in sorted(recording.glob("node-*/*.log*"))
     }
-    found = truth.compare(recording, tell(events_of(files)).rows())
+    found = truth.compare(recording, timelines_of(events_of(files)).rows())
     print(truth.table([found]))
     print(truth.details(found))
     unknown = list(unknown_statements(recording))
