@@ -61,7 +61,7 @@ test: $(VENV)/.ready
 
 lint: setup
 	@$(VENV)/bin/ruff check . && $(VENV)/bin/ruff format --check . && $(VENV)/bin/mypy && $(VENV)/bin/kafka-audit lint \
-		&& $(VENV)/bin/python -m pytest tests/test_language.py && $(VENV)/bin/python -m pytest --collect-only -qq >/dev/null
+		&& $(VENV)/bin/python -m pytest tests/documents/test_language.py && $(VENV)/bin/python -m pytest --collect-only -qq >/dev/null
 
 docs: setup
 	@$(VENV)/bin/python -m jobs.commands.documentation

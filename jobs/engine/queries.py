@@ -1,7 +1,7 @@
 """SQL over frames: of few rows DuckDB runs it in this process, of many Spark does. It is written once, as Spark has it.
 
 To plan a query takes Spark longer than to read a few thousand rows: all checks over five lines take it ten times as long as DuckDB
-(`tests/benchmarks/checks.py`). Where both read the same rows they tell the same (`tests/test_queries.py`, `tests/test_scenarios.py`).
+(`tests/benchmarks/checks.py`). Where both read the same rows they tell the same (`tests/engine/test_queries.py`, `tests/checking/test_scenarios.py`).
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ from jobs.timelines.facts import ClusterFacts, IncarnationFacts
 from jobs.timelines.rows import Final, ReplicaRow, Row, Rows
 
 # raise it when the rows of the fold or the form of its state change: then every timeline is rebuilt once.
-# tests/test_semantics_version.py fails when a golden case changes and this does not. 1 replaces the hashes of source text before it
+# tests/timelines/test_semantics_version.py fails when a golden case changes and this does not. 1 replaces the hashes of source text before it
 SEMANTICS_VERSION = 3
 LOGS, METADATA_LOG = "logs", "metadata_log"
 

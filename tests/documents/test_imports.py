@@ -1,0 +1,173 @@
+"""The direction of imports: jobs -> parsers -> schemas, and nothing else."""
+
+from __future__ import annotations
+
+import ast
+import re
+import sys
+import tomllib
+from collections.abc import Iterable
+from importlib.metadata import packages_distributions
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+ALLOWED = {"schemas": {"schemas"}, "parsers": {"parsers", "schemas"}, "jobs": {"jobs", "parsers", "schemas"}}
+
+
+def test_packages_import_downwards_only() -> None:
+    for package, allowed in ALLOWED.items():
+        for path in (ROOT / package).rglob("*.py"):
+            for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+                names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+                names += [node.module or package] if isinstance(node, ast.ImportFrom) else []
+                wrong = {name.split(".")[0] for name in names} & {*ALLOWED, "tests"} - allowed
+                assert not wrong, f"{path.relative_to(ROOT)} imports {wrong}"
+
+
+def third_party(package: str) -> dict[str, Path]:
+    """Return top-level modules of other packages -> a file that imports them."""
+    found = {}
+    for path in (ROOT / package).rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+            names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+            names += [node.module or ""] if isinstance(node, ast.ImportFrom) and not node.level else []
+            found |= {name.split(".")[0]: path for name in names}
+    return {name: path for name, path in found.items() if name and name not in sys.stdlib_module_names and name not in ALLOWED}
+
+
+def declared(requirements: Iterable[str | dict[str, str]]) -> set[str]:
+    """Return the names of distributions in a list of requirements."""
+    return {canonical(re.split(r"[^\w.-]", one, maxsplit=1)[0]) for one in requirements if isinstance(one, str)}
+
+
+def canonical(name: str) -> str:
+    """Return the name of a distribution as registries compare it."""
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def test_every_import_is_a_declared_dependency() -> None:
+    """The next version of another package may not bring an undeclared dependency any more."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
+    groups, extras = project["dependency-groups"], project["project"]["optional-dependencies"]
+    known = declared([*project["project"]["dependencies"], *groups["jre"], *(one for some in extras.values() for one in some)])
+    distributions = packages_distributions()
+    for package in ALLOWED:
+        for name, path in third_party(package).items():
+            providers = {canonical(one) for one in distributions.get(name, [name])}
+            assert providers & known, f"{path.relative_to(ROOT)} imports {name}, which pyproject.toml does not name"
+
+
+def test_an_undeclared_import_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "jobs").mkdir()
+    (tmp_path / "jobs" / "a.py").write_text("import os\nfrom odd.part import x\nfrom jobs import b\n")
+    monkeypatch.setattr(sys.modules[__name__], "ROOT", tmp_path)
+    assert set(third_party("jobs")) == {"odd"}
+    assert declared(["delta-spark==4.4.0", "moto[server]>=5"]) == {"delta-spark", "moto"}
+
+
+def test_timelines_are_plain_python() -> None:
+    """They import no Spark, and of our modules only the state machines and the meanings of event types."""
+    for path in (ROOT / "jobs" / "timelines").glob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+            names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+            names += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
+            ours = [name for name in names if name.split(".")[0] in {*ALLOWED, "tests", "pyspark", "delta", "pyarrow"}]
+            allowed = ("schemas", "parsers.meanings")
+            assert all(name.startswith("jobs.timelines") or name in allowed for name in ours), f"{path.name} imports {ours}"
+
+
+def test_local_modules_do_not_import_spark() -> None:
+    """A module imports Spark's where it uses them (`jobs.engine.later`), so that the local engine runs where they are not installed."""
+    of_spark = {"pyspark", "py4j", "delta", "great_expectations"}
+    for path in sorted((ROOT / "jobs").rglob("*.py")):
+        if path.relative_to(ROOT / "jobs").as_posix() in ("engine/spark.py", "engine/remote.py"):
+            continue
+        for node in ast.parse(path.read_text("utf-8")).body:
+            names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+            names += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
+            assert not of_spark & {name.split(".")[0] for name in names}, (
+                f"{path.relative_to(ROOT)} imports {names} when it is loaded"
+            )
+
+
+# modules outside of jobs/engine/ that import a library of an engine. The list only shrinks
+NOT_YET_IN_ENGINE = {"commands/repair.py", "landing/events.py"}
+
+
+def test_libraries_of_the_engines_are_imported_in_one_room() -> None:
+    """pyspark, delta, duckdb and deltalake are imported in jobs/engine/, and in the listed modules."""
+    libraries = {"pyspark", "py4j", "delta", "duckdb", "deltalake"}
+    found = set()
+    for path in (ROOT / "jobs").rglob("*.py"):
+        name = path.relative_to(ROOT / "jobs").as_posix()
+        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+            names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+            names += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
+            if libraries & {one.split(".")[0] for one in names} and not name.startswith("engine/"):
+                found.add(name)
+    assert found == NOT_YET_IN_ENGINE
+
+
+# a room -> the rooms that it may import; all may import the modules directly in jobs/
+ROOMS = {
+    "": {"alerts", "checking", "commands", "engine", "landing", "nightly", "operators"},
+    "commands": {"alerts", "checking", "demo", "engine", "landing", "nightly", "operators", "reporting"},
+    "demo": {"commands"},
+    "reporting": {"checking", "engine", "landing"},
+    "alerts": {"checking", "engine"},
+    "operators": {"engine", "nightly", "timelines"},
+    "checking": {"engine", "landing", "nightly", "timelines"},
+    "nightly": {"engine", "timelines"},
+    "landing": {"engine", "nightly", "timelines"},
+    # the functions that the processes of the pool compute
+    "engine": {"landing", "nightly", "timelines"},
+    "timelines": set(),
+}
+
+
+def test_rooms_import_in_one_direction() -> None:
+    """A room imports the rooms below it; the remaining upward imports are listed, and no new one is added."""
+    jobs = ROOT / "jobs"
+    found: dict[str, set[str]] = {room: set() for room in ROOMS}
+    for path in jobs.rglob("*.py"):
+        room = path.relative_to(jobs).parts[0] if path.parent != jobs else ""
+        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+            names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+            if isinstance(node, ast.ImportFrom) and node.module:
+                names = [f"jobs.{alias.name}" for alias in node.names] if node.module == "jobs" else [node.module]
+            for name in names:
+                first, _, rest = name.partition(".")
+                other = rest.split(".")[0]
+                if first == "jobs" and other in ROOMS and other not in ("", room):
+                    found[room].add(other)
+    assert found == ROOMS
+
+
+# name that Spark Connect does not have -> files that use it, with the reason
+NOT_OF_CONNECT: dict[str, dict[str, str]] = {
+    "jvm": {"engine/driver.py": "spark-submit sends Python's stderr to stdout; only the driver's own JVM writes to its stderr"},
+}
+
+
+def test_only_parts_of_spark_that_spark_connect_has_are_used() -> None:
+    """No SparkContext, RDD or object of the JVM; no setting of the optimiser, the compilers or the JVM's memory."""
+    names = {"sparkContext", "SparkContext", "_jvm", "jvm", "_jsc", "_sc", "_jdf", "_jsparkSession", "rdd", "broadcast"}
+    switches = ("spark.sql.optimizer", "spark.sql.codegen", "spark.sql.adaptive", "-XX:", "-Xm", "-Xshare")
+    found: dict[str, set[str]] = {}
+    for path in (ROOT / "jobs").rglob("*.py"):
+        name = path.relative_to(ROOT / "jobs").as_posix()
+        tree = ast.parse(path.read_text("utf-8"))
+        ours = {node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute) and not _is_functions(node)}
+        ours |= {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
+        texts = [node.value for node in ast.walk(tree) if isinstance(node, ast.Constant) and isinstance(node.value, str)]
+        ours |= {one.name for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) for one in node.names}
+        for used in (ours & names) | {one for one in switches if any(one in text for text in texts)}:
+            found.setdefault(used, set()).add(name)
+    assert found == {used: set(files) for used, files in NOT_OF_CONNECT.items()}
+
+
+def _is_functions(node: ast.Attribute) -> bool:
+    """Return whether it is of pyspark.sql.functions, which has a `broadcast` for joins."""
+    return isinstance(node.value, ast.Name) and node.value.id == "F"
