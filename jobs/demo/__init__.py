@@ -25,7 +25,7 @@ examples:
 
 
 def add_arguments(commands: Any) -> None:
-    """Adds `demo` to the command line."""
+    """Add `demo` to the command line."""
     command = add_command(
         commands, "demo", run, "", summary="audit a bundled incident and write a report; needs no logs", examples=EXAMPLES
     )

@@ -22,7 +22,7 @@ class Conflict(AuditError):
 
 @contextmanager
 def refused(table: str) -> Iterator[None]:
-    """Raises Conflict where Delta refuses a commit of Spark's, because another run has made one."""
+    """Raise Conflict where Delta refuses a commit of Spark's, because another run has made one."""
     from delta import exceptions
 
     # these exceptions have no common class

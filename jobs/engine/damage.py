@@ -178,7 +178,7 @@ def refuse(
     versions: Mapping[str, int] | None = None,
     thorough: bool = False,
 ) -> None:
-    """Raises DamageError, which names the tables that cannot be read and what to do."""
+    """Raise DamageError, which names the tables that cannot be read and what to do."""
     if root is None:
         return
     place = root_of(root)

@@ -239,7 +239,7 @@ def _column(column: pa.Array, kind: pa.DataType) -> pa.Array:
 
 
 def _schema_with_moments(schema: pa.Schema, moment: pa.DataType) -> pa.Schema:
-    """The same columns with moments of that type, and sums of whole numbers as Spark has them: BIGINT."""
+    """Return the same columns with moments of that type, and sums of whole numbers as Spark has them: BIGINT."""
 
     def kind(of: pa.DataType) -> pa.DataType:
         if pa.types.is_timestamp(of):

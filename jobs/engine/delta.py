@@ -61,7 +61,7 @@ class Table:
 
     @cached_property
     def fields(self) -> list[dict[str, Any]]:
-        """Its columns, as Delta writes them in JSON."""
+        """Return its columns, as Delta writes them in JSON."""
         return json.loads(self.delta.schema().to_json())["fields"]
 
     @cached_property

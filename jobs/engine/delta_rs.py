@@ -119,12 +119,12 @@ class DeltaRsTables:
         return opened.to_pyarrow_dataset(filesystem=fs.SubTreeFileSystem(str(self.folder / table), fs.LocalFileSystem()))
 
     def schema(self, table: str) -> dict[str, Any] | None:
-        """Its columns, as Delta and Spark write them in JSON."""
+        """Return its columns, as Delta and Spark write them in JSON."""
         opened = self._opened(table)
         return None if opened is None else json.loads(opened.schema().to_json())
 
     def described(self, table: str) -> tuple[dict[str, Any], dict[str, str], tuple[str, ...]] | None:
-        """Its columns, as `schema` gives them, its properties, and the columns that it is partitioned by."""
+        """Return its columns, as `schema` gives them, its properties, and the columns that it is partitioned by."""
         with _left_to_spark():
             if (opened := self._opened(table)) is not None:
                 metadata = opened.metadata()
@@ -132,7 +132,7 @@ class DeltaRsTables:
         return None
 
     def present(self, table: str) -> upgrade.Present | None:
-        """What a table is like; None where there is none, or deltalake does not read it."""
+        """Return what a table is like; None where there is none, or deltalake does not read it."""
         known = self.described(table)
         if known is None:
             return None
@@ -156,7 +156,7 @@ class DeltaRsTables:
         return opened is not None and _is_written(opened)
 
     def version(self, table: str) -> int | None:
-        """Number of its last commit."""
+        """Return the number of its last commit."""
         opened = self._opened(table)
         return None if opened is None else opened.version()
 
@@ -184,7 +184,7 @@ class DeltaRsTables:
         )
 
     def rows(self, table: str, clusters: Collection[str] = ()) -> Read | None:
-        """The rows of a table where they are few, else those of some clusters; None where deltalake does not read it."""
+        """Return the rows of a table where they are few, else those of some clusters; None where deltalake does not read it."""
         with _left_to_spark():
             if (opened := self._opened(table)) is not None:
                 found = self._dataset(table, opened)
@@ -198,13 +198,13 @@ class DeltaRsTables:
         return None
 
     def rows_at(self, table: str, version: int) -> pa.Table | None:
-        """All rows of an earlier version; None where deltalake does not read it."""
+        """Return all rows of an earlier version; None where deltalake does not read it."""
         with _left_to_spark():
             return self._dataset(table, DeltaTable(str(self.folder / table), version=version)).to_table()
         return None
 
     def rows_where(self, table: str, columns: Sequence[str], where: Any) -> pa.Table | None:
-        """Return columns of the rows that meet a condition, a `pyarrow.compute.Expression`.
+        """Return the columns of the rows that meet a condition, a `pyarrow.compute.Expression`.
 
         None where deltalake does not read the table, there is too much to search, or too many rows meet it.
         """
@@ -216,7 +216,7 @@ class DeltaRsTables:
         return None
 
     def changes(self, table: str, after: int) -> tuple[pa.Table, int] | None:
-        """What versions after one have changed, by the table's change data feed, where it is little; and the newest version."""
+        """Return what versions after one have changed, by the table's change data feed, where it is little; and the newest version."""
         with _left_to_spark():
             if (opened := self._opened(table)) is not None:
                 reader = pa.RecordBatchReader.from_stream(opened.load_cdf(starting_version=after + 1, allow_out_of_range=True))
@@ -380,7 +380,7 @@ class DeltaRsTables:
         return True
 
     def _file(self, table: str, schema: pa.Schema, batches: Iterable[pa.RecordBatch], values: Mapping[str, Any]) -> DataFile:
-        """A file of the table."""
+        """Return a file of the table."""
         file = FileWriter(self.folder / table, schema, values)
         for batch in batches:
             file.add(batch)
@@ -401,7 +401,7 @@ def _added(file: DataFile) -> AddAction:
 
 
 def _matching(every: ds.FileSystemDataset, columns: Sequence[str], where: Any) -> Iterator[pa.RecordBatch]:
-    """Yield columns of the rows that meet a condition."""
+    """Yield the columns of the rows that meet a condition."""
     others = []
     for fragment in every.get_fragments():
         # deltalake's MERGE writes texts as string_view, which pyarrow cannot compare; such a table is small

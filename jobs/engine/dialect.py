@@ -222,7 +222,7 @@ def _as_in_spark(node: exp.Expr) -> exp.Expr:
 
 
 def _is_a_moment(text: exp.Expr) -> bool:
-    """Whether a text is compared, or cast to a moment."""
+    """Return whether a text is compared, or cast to a moment."""
     if isinstance(text.parent, exp.Cast):
         return text.parent.to.this in exp.DataType.TEMPORAL_TYPES
     return isinstance(text.parent, exp.Binary | exp.Between | exp.In)
@@ -255,7 +255,7 @@ def _escaped(char: str) -> str:
 
 
 def _by_python(node: exp.RegexpReplace | exp.RegexpLike | exp.RegexpExtract) -> exp.Expr:
-    """A call of the function of the database that reads Java's regular expressions (`REGEX_FUNCTIONS`)."""
+    """Return a call of the function of the database that reads Java's regular expressions (`REGEX_FUNCTIONS`)."""
     match node:
         case exp.RegexpReplace():
             return _call("java_replace", node.this, node.expression, node.args["replacement"])
@@ -274,7 +274,7 @@ def _of_all(group: exp.Group) -> exp.Expr:
 
 
 def _never_empty(some: exp.Expr) -> exp.Expr:
-    """A list that has one null where it is empty or null itself."""
+    """Return a list that has one null where it is empty or null itself."""
     length = _call("len", some)
     return exp.Case().when(exp.GT(this=length, expression=exp.convert(0)), some.copy()).else_(exp.Array(expressions=[exp.null()]))
 
@@ -316,7 +316,7 @@ def _call(name: str, *arguments: exp.Expr) -> exp.Expr:
 
 
 def _or_empty(some: exp.Expr) -> exp.Expr:
-    """The list, empty where there is no row."""
+    """Return the list, empty where there is no row."""
     return exp.Coalesce(this=some.copy(), expressions=[exp.Array()])
 
 
@@ -382,7 +382,7 @@ def _text(node: exp.Expr) -> str:
 
 
 def _as_named(node: exp.Expr) -> exp.Expr:
-    """The node as it is written in the name of a column."""
+    """Return the node as it is written in the name of a column."""
     match node:
         case exp.Literal() if node.is_string:
             return exp.Var(this=node.this)

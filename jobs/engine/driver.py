@@ -21,7 +21,7 @@ class DriverStderr(io.TextIOBase):
         return len(text)
 
     def flush(self) -> None:
-        """Writes nothing: a line is written when it ends."""
+        """Write nothing: a line is written when it ends."""
 
     def _print(self, line: str) -> None:
         try:
@@ -36,6 +36,6 @@ class DriverStderr(io.TextIOBase):
 
 
 def keep_stdout_clean() -> None:
-    """Sends what this process prints to stderr from now on to that of the driver's JVM."""
+    """Send what this process prints to stderr from now on to that of the driver's JVM."""
     if not isinstance(sys.stderr, DriverStderr):
         sys.stderr = DriverStderr(sys.stderr)

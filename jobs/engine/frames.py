@@ -43,7 +43,7 @@ def small_table(rows: DataFrame) -> pa.Table | None:
 
 
 def framed(spark: SparkSession, rows: pa.Table) -> DataFrame:
-    """The rows in a plan.
+    """Return the rows in a plan.
 
     createDataFrame loses what stands behind a chunk without rows, and fails where a column has no chunk; Spark Connect infers no columns
     of a table without rows.

@@ -39,7 +39,7 @@ PACKAGES = {
 
 
 def require(*modules: str) -> None:
-    """Raises UsageError where one of PACKAGES is not installed; imports none."""
+    """Raise UsageError where one of PACKAGES is not installed; imports none."""
     missing = sorted({PACKAGES[name] for name in modules if find_spec(name) is None})
     if missing:
         raise UsageError(_missing(missing))

@@ -65,10 +65,10 @@ class Commits(Protocol):
     """The table of the lease."""
 
     def last(self) -> tuple[int, str]:
-        """Number and text of the last commit; the table is created where it is missing."""
+        """Return the number and the text of the last commit; the table is created where it is missing."""
 
     def commit(self, after: int, text: str) -> bool:
-        """Adds the commit after one; False where another run has added it. text: of no other commit."""
+        """Add the commit after one; False where another run has added it. text: of no other commit."""
 
 
 @dataclass(frozen=True)
@@ -102,7 +102,7 @@ class Holder:
 
 
 def _machine() -> str:
-    """What a process number belongs to: this boot of this machine, and its namespace of processes; empty where it is not known."""
+    """Return what a process number belongs to: this boot of this machine, and its namespace of processes; empty where it is not known."""
     try:
         boot = Path("/proc/sys/kernel/random/boot_id").read_text("ascii").strip()
         return f"{boot}/{os.readlink('/proc/self/ns/pid')}"
@@ -135,7 +135,7 @@ class State:
 
     @classmethod
     def of(cls, text: str) -> "State":
-        """Of the text of a commit; a lease that cannot be read is free."""
+        """Read the text of a commit; a lease that cannot be read is free."""
         try:
             content = json.loads(text)
             holder = Holder(**content["holder"]) if content["holder"] else None
@@ -150,7 +150,7 @@ class State:
 
     @property
     def is_over(self) -> bool:
-        """Whether it may be taken."""
+        """Return whether it may be taken."""
         return self.holder is None or self.holder.is_dead or time.time() - self.renewed_at > self.expires
 
 
@@ -184,7 +184,7 @@ class Lease:
                 self._taken_by = "nobody; it could not be renewed"
 
     def check(self) -> None:
-        """Raises LeaseError where this run does not hold the lease any more: it must not write."""
+        """Raise LeaseError where this run does not hold the lease any more: it must not write."""
         if self._taken_by is None and time.time() - self._renewed_at > EXPIRES / 2:
             # the process was stopped for a while
             with self._turn:
@@ -249,7 +249,7 @@ def acquire(root: str, run_id: str, wait: float = 0, spark: Any = None) -> Itera
 
 
 def needs_spark(root: str) -> bool:
-    """Whether Spark may have to commit to the lease, so that it is started first."""
+    """Return whether Spark may have to commit to the lease, so that it is started first."""
     return local_folder(root) is None or delta_rs_uri(root) is None
 
 
@@ -311,13 +311,13 @@ class ByDeltaRs:
                 return DeltaTable(self.uri, storage_options=self.options)
 
     def last(self) -> tuple[int, str]:
-        """Number and text of the last commit."""
+        """Return the number and the text of the last commit."""
         # the history also has the commits of others since then
         newest = max(self._opened().history(1), key=lambda commit: commit["version"])
         return newest["version"], str(newest.get("userMetadata", ""))
 
     def commit(self, after: int, text: str) -> bool:
-        """Adds the commit after one; False where another run has added it."""
+        """Add the commit after one; False where another run has added it."""
         opened = self._opened()
         if opened.version() != after:
             return False
@@ -352,12 +352,12 @@ class BySpark:
         spark.sql(f"CREATE TABLE IF NOT EXISTS {self._identifier} ({COLUMN} STRING) USING delta TBLPROPERTIES ({properties})")
 
     def last(self) -> tuple[int, str]:
-        """Number and text of the last commit."""
+        """Return the number and the text of the last commit."""
         (row,) = self._spark.sql(f"DESCRIBE HISTORY {self._identifier} LIMIT 1").select("version", "userMetadata").collect()
         return row.version, row.userMetadata or ""
 
     def commit(self, after: int, text: str) -> bool:
-        """Adds the commit after one; False where another run has added it."""
+        """Add the commit after one; False where another run has added it."""
         writer = self._nothing.write.format("delta").mode("append").option("userMetadata", text)
         try:
             with refused(TABLE):

@@ -36,7 +36,7 @@ class OfNames:
 
     @property
     def heads(self) -> tuple[str, ...]:
-        """Names of its columns."""
+        """Return the names of its columns."""
         return ("namespace", "viewName" if self.views_only else "tableName", "isTemporary")
 
 
@@ -53,7 +53,7 @@ class OfColumns:
 
     @property
     def heads(self) -> tuple[str, ...]:
-        """Names of its columns."""
+        """Return the names of its columns."""
         return ("col_name",) if self.names_only else ("col_name", "data_type", "comment")
 
 

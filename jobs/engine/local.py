@@ -79,7 +79,7 @@ class LocalTables:
         return Relation(found.query(), table_schema(table), folder=str(self._folder)).select(*table_schema(table).names)
 
     def matching(self, table: str, columns: Sequence[str], column: str, values: pa.Array, where: str = "true") -> pa.Table:
-        """Return columns of the rows for which a condition holds and that have one of some values in a column."""
+        """Return the columns of the rows for which a condition holds and that have one of some values in a column."""
         named = ", ".join(f"`{name}`" for name in columns)
         tree = statements.parsed(f"SELECT {named} FROM {table} WHERE {where}")
         database = self.database([table])
@@ -230,7 +230,7 @@ class LocalTables:
 
 
 def _answered(database: Database, sql: str) -> Answer:
-    """What a query in DuckDB's SQL returns."""
+    """Return the result of a query in DuckDB's SQL."""
     schema, batches = database.answer(sql)
 
     def checked() -> Iterator[pa.RecordBatch]:
@@ -243,7 +243,7 @@ def _answered(database: Database, sql: str) -> Answer:
 
 
 def _listed(heads: Sequence[str], rows: Sequence[Sequence[str | bool | None]]) -> Answer:
-    """Rows of texts and booleans."""
+    """Return rows of texts and booleans."""
     names = ", ".join(map(identifier, heads))
     values = [", ".join(text(one) if isinstance(one, str) else str(one or "NULL") for one in row) for row in rows]
     nothing = ", ".join(f"NULL AS {identifier(head)}" for head in heads)
@@ -252,7 +252,7 @@ def _listed(heads: Sequence[str], rows: Sequence[Sequence[str | bool | None]]) -
 
 
 def _closure(names: Iterable[str]) -> set[str]:
-    """Names of tables and views, with those that these views are made of."""
+    """Return the names of tables and views, with those that these views are made of."""
     wanted = {name.lower() for name in names}
     for view in schemas.statements("views"):
         if view.name in wanted:

@@ -77,7 +77,7 @@ class LocalStore(RunTables):
             shutil.rmtree(self._delta_rs.folder / "events" / FOLDER, ignore_errors=True)
 
     def _tables(self) -> LocalTables:
-        """The tables as they are now."""
+        """Return the tables as they are now."""
         return LocalTables(self.root)
 
     def exists(self, table: str) -> bool:
@@ -130,7 +130,7 @@ class LocalStore(RunTables):
         return known
 
     def _numbered(self, table: str) -> str:
-        """A query for the rows of a table with nth, their number among those that have the same KEYS."""
+        """Return a query for the rows of a table with nth, their number among those that have the same KEYS."""
         keys = ", ".join(KEYS[table])
         return f"SELECT *, row_number() OVER (PARTITION BY {keys} ORDER BY {keys}) AS nth FROM {table}"
 
@@ -178,7 +178,7 @@ class LocalStore(RunTables):
     # -- reading -----------------------------------------------------------------------------------------------
 
     def whole(self, table: str) -> Relation:
-        """All rows of a table that does not grow with the logs."""
+        """Return all rows of a table that does not grow with the logs."""
         if table in self._created:
             return Relation.of(table_schema(table).empty_table())
         with self._reading[table]:
@@ -187,16 +187,16 @@ class LocalStore(RunTables):
             return self._bounded[table]
 
     def rows_at(self, table: str, clusters: Collection[str], version: int) -> pa.Table | None:
-        """The rows of some clusters in an earlier version of a table; None where files of that version are gone."""
+        """Return the rows of some clusters in an earlier version of a table; None where files of that version are gone."""
         found = self._delta_rs.rows_at(table, version)
         return None if found is None else where(aligned(found, table_schema(table)), of_clusters(clusters))
 
     def clusters(self) -> list[str]:
-        """The clusters that `events` has rows of."""
+        """Return the clusters that `events` has rows of."""
         return sorted(row["cluster"] for row in self._tables().query("SELECT DISTINCT cluster FROM events").rows())
 
     def unknown_statements(self, cluster: str, most: int) -> list[dict[str, Any]]:
-        """The most frequent rows of the view of that name."""
+        """Return the most frequent rows of the view of that name."""
         rows = (
             self._tables()
             .query(f"SELECT * FROM unknown_statements WHERE {in_clusters([cluster])} ORDER BY records DESC, masked LIMIT {most}")
@@ -207,7 +207,7 @@ class LocalStore(RunTables):
     def read(
         self, table: str, clusters: Iterable[str], condition: Where = EVERY, columns: Sequence[str] | None = None
     ) -> Relation:
-        """The rows of some clusters for which a condition holds, as the table is now. columns: None: all."""
+        """Return the rows of some clusters for which a condition holds, as the table is now. columns: None: all."""
         names = frozenset(clusters)
         every = table_schema(table)
         if table in self._created or not names:
@@ -249,11 +249,11 @@ class LocalStore(RunTables):
     def rows_about(
         self, table: str, clusters: Iterable[str], column: str, values: Frame, columns: Sequence[str] | None = None
     ) -> Relation:
-        """The rows of some clusters whose value of a column is among those of others."""
+        """Return the rows of some clusters whose value of a column is among those of others."""
         return self.read(table, clusters, EVERY, columns).matched(Relation.of(values), [column], "SEMI")
 
     def rows_that_have(self, table: str, clusters: Iterable[str], column: str, columns: Sequence[str]) -> pa.Table:
-        """Columns of the rows of some clusters in which one is not null."""
+        """Return the columns of the rows of some clusters in which one is not null."""
         return self.read(table, clusters, is_known(column), columns).table()
 
     def changes(self, table: str, after: int) -> Changes | None:
@@ -267,7 +267,7 @@ class LocalStore(RunTables):
         return {name: version for name, version in found.items() if version is not None}
 
     def version(self, table: str) -> int:
-        """Number of the table's last commit."""
+        """Return the number of the table's last commit."""
         version = self._delta_rs.version(table)
         assert version is not None
         return version
@@ -312,7 +312,7 @@ class LocalStore(RunTables):
         self._is_written(table)
 
     def append(self, table: str, rows: Any, after: int | None = None) -> None:
-        """Adds rows; columns by name, those that they have not are null. after: as `RunTables.append` has it."""
+        """Add rows; columns by name, those that they have not are null. after: as `RunTables.append` has it."""
         self.guard()
         some = Relation.of(rows).table()
         if not self._delta_rs.append(table, some if table in LANDED else aligned(some, table_schema(table)), after):
@@ -346,7 +346,7 @@ class LocalStore(RunTables):
         self._replace(table, names, goes, stays if clusters else None, rows, keeps_settled=keeps_settled)
 
     def _stored(self, table: str, condition: Where) -> Relation:
-        """The rows of a table for which a condition holds."""
+        """Return the rows of a table for which a condition holds."""
         if table in self._created:
             return Relation.of(table_schema(table).empty_table())
         return self._tables().relation(table).filter(condition.sql)
@@ -354,7 +354,7 @@ class LocalStore(RunTables):
     def _replace(
         self, table: str, names: frozenset[str], goes: Relation | None, stays: Relation | None, rows: Any, *, keeps_settled: bool
     ) -> None:
-        """Puts rows in the place of others of some clusters, in one commit; in none where they are the same.
+        """Replace rows of some clusters, in one commit; write nothing where they are the same.
 
         goes: those that are replaced; stays: all others of these clusters, of a table that is partitioned those in partitions that are written
         again; None: there are none. keeps_settled: the partitions are those of what is not settled.
@@ -390,7 +390,7 @@ class LocalStore(RunTables):
         return [one.close() for one in writers.values()]
 
     def delete(self, table: str, condition: Where) -> None:
-        """Removes the rows for which a condition holds."""
+        """Remove the rows for which a condition holds."""
         self.guard()
         every = self._stored(table, EVERY)
         if table in LANDED:
@@ -399,7 +399,7 @@ class LocalStore(RunTables):
             self._keep(table, every.filter(condition.sql), every.failing(condition.sql))
 
     def delete_matching(self, table: str, condition: Where, keys: Any) -> None:
-        """Removes the rows for which a condition holds and whose values are among those of keys."""
+        """Remove the rows for which a condition holds and whose values are among those of keys."""
         self.guard()
         wanted, every = Relation.of(keys), self._stored(table, EVERY)
         mine = every.filter(condition.sql)
@@ -424,7 +424,7 @@ class LocalStore(RunTables):
             self._replace(table, names, goes, stays, table_schema(table).empty_table(), keeps_settled=False)
 
     def set_matching(self, table: str, condition: Where, values: Any, keys: Sequence[str]) -> None:
-        """Gives rows the values of those with the same keys."""
+        """Give rows the values of those with the same keys."""
         self.guard()
         given = Relation.of(values).table()
         others = [name for name in given.column_names if name not in keys]
@@ -434,7 +434,7 @@ class LocalStore(RunTables):
 
 
 def _have_same_rows(some: Relation | None, others: Relation) -> bool:
-    """Whether rows are the same, in any order."""
+    """Return whether rows are the same, in any order."""
     if some is None:
         return others.is_empty()
     return some.count() == others.count() and not differing(some, others, some.column_names).num_rows

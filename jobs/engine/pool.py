@@ -86,7 +86,7 @@ class Pool:
                 one.cancel()
 
     def _computed(self, function: Callable[..., Out], given: tuple[Any, ...]) -> Out:
-        """What a process returns. Runs in a thread."""
+        """Return what a process returns. Runs in a thread."""
         pipe = self._idle.get()
         try:
             pipe.send((function, given))

@@ -1,7 +1,7 @@
-"""SQL over frames: of few rows DuckDB runs it in this process, of many Spark does. It is written once, as Spark has it.
+"""SQL over frames, in Spark's dialect: DuckDB runs it over few rows in this process, Spark over many.
 
-To plan a query takes Spark longer than to read a few thousand rows: all checks over five lines take it ten times as long as DuckDB
-(`tests/benchmarks/checks.py`). Where both read the same rows they tell the same (`tests/engine/test_queries.py`, `tests/checking/test_scenarios.py`).
+Spark takes longer to plan a query than to read a few thousand rows: all checks over five lines take it ten times as long as DuckDB
+(`tests/benchmarks/checks.py`). Over the same rows both give the same results (`tests/engine/test_queries.py`, `tests/checking/test_scenarios.py`).
 """
 
 from __future__ import annotations
@@ -32,16 +32,16 @@ class Queries(Protocol):
     """Frames by name, and queries over them."""
 
     def view(self, name: str, rows: Frame) -> None:
-        """Gives rows a name."""
+        """Give rows a name."""
 
     def function(self, sql: str) -> None:
-        """Makes a function: `CREATE OR REPLACE TEMPORARY FUNCTION name(argument TYPE, ..) RETURNS TYPE RETURN expression`."""
+        """Make a function: `CREATE OR REPLACE TEMPORARY FUNCTION name(argument TYPE, ..) RETURNS TYPE RETURN expression`."""
 
     def frame(self, sql: str) -> Frame:
         """Return the result of a query. Raises one of FAILED."""
 
     def rows(self, *queries: str) -> list[dict[str, Any]]:
-        """What queries with the same columns tell, in one piece; moments have a zone. Raises one of FAILED."""
+        """Return the rows of queries with the same columns, in one list; moments have a zone. Raises one of FAILED."""
 
 
 def over(spark: SparkSession | None, frames: Iterable[Frame]) -> Queries:
@@ -67,14 +67,14 @@ class InSpark:
         self._named: list[tuple[Frame, DataFrame]] = []
 
     def view(self, name: str, rows: Frame) -> None:
-        """Gives rows a name."""
+        """Give rows a name."""
         known = next((frame for one, frame in self._named if one is rows), None)
         frame = in_spark(self._spark, rows) if known is None else known
         self._named.append((rows, frame))
         frame.createOrReplaceTempView(name)
 
     def function(self, sql: str) -> None:
-        """Makes a function."""
+        """Make a function."""
         self._sql(sql)
 
     def frame(self, sql: str) -> Frame:
@@ -82,7 +82,7 @@ class InSpark:
         return computed(self._sql(sql))
 
     def rows(self, *queries: str) -> list[dict[str, Any]]:
-        """What queries tell. One text: every frame that is put together call by call is analysed again from its leaves."""
+        """Return the rows of queries. They are one text, because Spark analyses a frame again from its leaves at each call."""
         try:
             return rows_of(self._sql("\nUNION ALL\n".join(queries)).toArrow())
         except later.errors.PySparkException as error:

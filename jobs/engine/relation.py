@@ -39,7 +39,7 @@ def forget(folder: str) -> None:
 
 @lru_cache(500)
 def _condition(sql: str) -> str:
-    """A condition of Spark's SQL in DuckDB's."""
+    """Return a condition of Spark's SQL in DuckDB's."""
     tree = sqlglot.parse_one(f"SELECT 1 FROM rows WHERE {sql}", read="spark")
     where = dialect.adapted(tree).args["where"]
     return where.this.sql(dialect="duckdb")

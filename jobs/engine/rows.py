@@ -37,7 +37,7 @@ BATCH = 20_000
 
 
 def in_clusters(clusters: Iterable[str]) -> str:
-    """A SQL condition."""
+    """Return a SQL condition."""
     names = sorted(clusters)
     return f"cluster IN ({', '.join(map(quoted, names))})" if names else "false"
 
@@ -73,13 +73,13 @@ NONE = Where("false", pc.scalar(False))
 
 
 def of_clusters(clusters: Iterable[str]) -> Where:
-    """Rows of some clusters."""
+    """Return the condition that a row is of one of some clusters."""
     names = sorted(clusters)
     return Where(in_clusters(names), pc.field("cluster").isin(pa.array(names, pa.string()))) if names else NONE
 
 
 def one_of(column: str, values: Iterable[str]) -> Where:
-    """The column has one of some values, or none: null."""
+    """Return the condition that a column has one of some values; it is null where the column is."""
     some = sorted(values)
     if not some:
         return NONE
@@ -88,52 +88,52 @@ def one_of(column: str, values: Iterable[str]) -> Where:
 
 
 def is_true(column: str) -> Where:
-    """The column, a boolean one."""
+    """Return the condition that a boolean column is true."""
     return Where(column, pc.field(column))
 
 
 def is_null(column: str) -> Where:
-    """The column has no value."""
+    """Return the condition that a column is null."""
     return Where(f"{column} IS NULL", pc.field(column).is_null())
 
 
 def is_known(column: str) -> Where:
-    """The column has a value."""
+    """Return the condition that a column is not null."""
     return Where(f"{column} IS NOT NULL", pc.field(column).is_valid())
 
 
 def starts_with(column: str, text: str) -> Where:
-    """The column begins with a text."""
+    """Return the condition that a column begins with a text."""
     return Where(f"startswith({column}, {quoted(text)})", pc.starts_with(pc.field(column), text))
 
 
 def not_before(column: str, other: str) -> Where:
-    """A moment is that of another column or a later one."""
+    """Return the condition that a moment is that of another column, or later."""
     return Where(f"{column} >= {other}", pc.field(column) >= pc.field(other))
 
 
 def above(column: str, number: int) -> Where:
-    """A number is larger than this one."""
+    """Return the condition that a number is larger than this one."""
     return Where(f"{column} > {number}", pc.field(column) > number)
 
 
 def at_or_after(column: str, at: datetime) -> Where:
-    """A moment is this one (UTC) or a later one."""
+    """Return the condition that a moment is this one (UTC) or later."""
     return Where(f"{column} >= {moment(at)}", pc.field(column) >= _moment(at))
 
 
 def before(column: str, at: datetime) -> Where:
-    """A moment is earlier than this one (UTC)."""
+    """Return the condition that a moment is earlier than this one (UTC)."""
     return Where(f"{column} < {moment(at)}", pc.field(column) < _moment(at))
 
 
 def at_or_before(column: str, at: datetime) -> Where:
-    """A moment is this one (UTC) or an earlier one."""
+    """Return the condition that a moment is this one (UTC) or earlier."""
     return Where(f"{column} <= {moment(at)}", pc.field(column) <= _moment(at))
 
 
 def at_one_of(column: str, moments: Iterable[datetime]) -> Where:
-    """A moment is one of some (UTC)."""
+    """Return the condition that a moment is one of some (UTC)."""
     some = sorted({at.replace(tzinfo=None) for at in moments})
     if not some:
         return NONE
@@ -142,7 +142,7 @@ def at_one_of(column: str, moments: Iterable[datetime]) -> Where:
 
 
 def from_day(column: str, day: Any) -> Where:
-    """A day, or a moment, is of this day or of a later one."""
+    """Return the condition that a day, or the day of a moment, is this one or a later one."""
     return Where(f"to_date({column}) >= DATE '{day}'", pc.field(column).cast(pa.date32()) >= pa.scalar(day, pa.date32()))
 
 
@@ -151,7 +151,7 @@ def _moment(at: datetime) -> pa.Scalar:
 
 
 def any_of(conditions: Iterable[Where]) -> Where:
-    """One of them holds, at least."""
+    """Return the condition that at least one of some is met."""
     some = list(conditions)
     # pair by pair: nested conditions of hundreds of clusters would be too deep for a parser
     while len(some) > 1:
@@ -160,12 +160,12 @@ def any_of(conditions: Iterable[Where]) -> Where:
 
 
 def by_cluster(conditions: Mapping[str, Where]) -> Where:
-    """The condition of a row's cluster; a row of another cluster does not match."""
+    """Return the condition that a row meets that of its cluster; a row of another cluster does not match."""
     return any_of(of_clusters([name]) & condition for name, condition in conditions.items())
 
 
 def met(rows: pa.Table, condition: Where) -> pa.ChunkedArray:
-    """Return, row by row, whether it holds."""
+    """Return, row by row, whether a condition is met."""
     are_met = (
         ds.dataset(rows).to_table(columns={"met": condition.arrow})["met"] if rows.num_rows else pa.chunked_array([], pa.bool_())
     )
@@ -176,14 +176,14 @@ def met(rows: pa.Table, condition: Where) -> pa.ChunkedArray:
 
 
 def where(rows: Frame, condition: Where) -> Frame:
-    """The rows for which it holds."""
+    """Return the rows that meet a condition."""
     if isinstance(rows, pa.Table):
         return rows.filter(condition.arrow)
     return rows if condition == EVERY else rows.filter(condition.sql)
 
 
 def select(rows: Frame, *columns: str, **renamed: str) -> Frame:
-    """Columns of the rows. renamed: new name -> column, behind the others."""
+    """Return the columns of the rows. renamed: new name -> column, behind the others."""
     if isinstance(rows, pa.Table):
         return pa.table([rows[name] for name in (*columns, *renamed.values())], names=[*columns, *renamed])
     if isinstance(rows, Relation):
@@ -192,7 +192,7 @@ def select(rows: Frame, *columns: str, **renamed: str) -> Frame:
 
 
 def together(one: Frame, *others: Frame) -> Frame:
-    """The rows of all, columns by name and of the types of the first."""
+    """Return the rows of all, columns by name and of the types of the first."""
     found = one
     for other in others:
         if isinstance(found, pa.Table) and isinstance(other, pa.Table):
@@ -211,19 +211,19 @@ def distinct(rows: Frame) -> Frame:
 
 
 def is_empty(rows: Frame) -> bool:
-    """Whether there are none."""
+    """Return whether there is no row."""
     if isinstance(rows, pa.Table):
         return not rows.num_rows
     return rows.is_empty() if isinstance(rows, Relation) else rows.isEmpty()
 
 
 def having(rows: Frame, keys: Frame, on: Sequence[str]) -> Frame:
-    """The rows whose values of some columns are among those of others."""
+    """Return the rows whose values of some columns are among those of others."""
     return _matched(rows, keys, on, "left_semi")
 
 
 def lacking(rows: Frame, keys: Frame, on: Sequence[str]) -> Frame:
-    """The rows whose values of some columns are not among those of others."""
+    """Return the rows whose values of some columns are not among those of others."""
     return _matched(rows, keys, on, "left_anti")
 
 
@@ -241,14 +241,14 @@ def _matched(rows: Frame, keys: Frame, on: Sequence[str], how: str) -> Frame:
 
 
 def among(rows: pa.Table, keys: pa.Table, on: Sequence[str]) -> pa.Array:
-    """Whether the values of some columns are among those of others, row by row; a null is like no other."""
+    """Return whether the values of some columns are among those of others, row by row; a null is like no other."""
     some, wanted = (zip(*(one[name].to_pylist() for name in on), strict=True) for one in (rows, keys))
     listed = {key for key in wanted if None not in key}
     return pa.array([key in listed for key in some], pa.bool_())
 
 
 def marked(rows: Frame, keys: Frame, on: Sequence[str], name: str) -> Frame:
-    """The rows with a column that says whether their values of some columns are among those of others."""
+    """Return the rows with a column that says whether their values of some columns are among those of others."""
     if isinstance(rows, pa.Table) and isinstance(keys, pa.Table):
         return rows.append_column(name, among(rows, keys, on))
     if isinstance(rows, Relation) or isinstance(keys, Relation):
@@ -288,7 +288,7 @@ def looked_up(rows: Frame, known: pa.Table, on: Sequence[str]) -> Frame:
 
 
 def in_microseconds(rows: Frame, *columns: str) -> Frame:
-    """The rows with moments as microseconds since 1970."""
+    """Return the rows with moments as microseconds since 1970."""
     for name in columns:
         if isinstance(rows, pa.Table):
             rows = rows.set_column(rows.schema.get_field_index(name), name, rows[name].cast(pa.int64()))
@@ -315,7 +315,7 @@ def with_values(rows: Frame, **values: Any) -> Frame:
 
 
 def unpacked(rows: Frame, struct: str, *columns: str) -> Frame:
-    """Columns of the rows, and the fields of a struct of theirs."""
+    """Return the columns of the rows, and the fields of a struct of theirs."""
     if isinstance(rows, pa.Table):
         fields = rows.select([struct]).flatten()
         names = [name.removeprefix(f"{struct}.") for name in fields.column_names]
@@ -326,7 +326,7 @@ def unpacked(rows: Frame, struct: str, *columns: str) -> Frame:
 
 
 def column_names(rows: Frame) -> list[str]:
-    """The names of its columns."""
+    """Return the names of its columns."""
     return list(rows.column_names if isinstance(rows, pa.Table | Relation) else rows.columns)
 
 
@@ -340,7 +340,7 @@ def coalesced(rows: Frame, name: str, column: str, other: str) -> Frame:
 
 
 def extremes(rows: Frame, by: Sequence[str], column: str) -> list[dict[str, Any]]:
-    """The smallest and the largest value of a column, as first and last, by other columns."""
+    """Return the smallest and the largest value of a column, as first and last, by other columns."""
     if isinstance(rows, Relation):
         names = ", ".join(map(identifier, by))
         schema = pa.schema(
@@ -355,7 +355,7 @@ def extremes(rows: Frame, by: Sequence[str], column: str) -> list[dict[str, Any]
 
 
 def span(rows: Frame, moment: str, column: str) -> dict[str, Any]:
-    """How many rows have a column (count) and no moment (undated), and the first and last hour of the moments, UTC without a zone."""
+    """Return how many rows have a column (count) and no moment (undated), and the first and last hour of the moments, UTC without a zone."""
     if isinstance(rows, Relation):
         ends = {end: f"date_trunc('hour', {which}({moment}))" for end, which in (("first", "min"), ("last", "max"))}
         found = rows.summed(count=f"count({column})", undated=f"count(*) - count({moment})", **ends)
@@ -461,7 +461,7 @@ def _grouped(table: pa.Table, by: Sequence[str]) -> dict[tuple[Any, ...], Dicts]
 
 
 def computed(rows: Frame) -> Frame:
-    """The rows, computed once."""
+    """Return the rows, computed once."""
     if isinstance(rows, Relation):
         return Relation.of(rows.table())
     if isinstance(rows, pa.Table):
@@ -485,14 +485,14 @@ def in_memory_if_small(rows: Frame) -> Frame:
 
 
 def in_spark(spark: SparkSession, rows: Frame) -> DataFrame:
-    """The rows as a frame."""
+    """Return the rows as a frame."""
     if not isinstance(rows, pa.Table):
         return rows
     return framed(spark, rows) if rows.num_rows <= ROWS_IN_PLAN else framed(spark, rows).localCheckpoint(eager=False)
 
 
 def to_dicts(rows: Frame) -> list[dict[str, Any]]:
-    """The rows, one by one; moments with a zone."""
+    """Return the rows, one by one; moments with a zone."""
     return to_table(rows).to_pylist()
 
 

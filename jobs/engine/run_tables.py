@@ -182,7 +182,7 @@ class RunTables(ABC):
         *,
         span: tuple[str, datetime | None, datetime | None] | None = None,
     ) -> pa.Table:
-        """Return columns of the rows of some clusters that have one of a few values in a column.
+        """Return the columns of the rows of some clusters that have one of a few values in a column.
 
         span: a column with a time, and the moments between which it is where it is not null.
         """
@@ -195,7 +195,7 @@ class RunTables(ABC):
 
     @abstractmethod
     def rows_that_have(self, table: str, clusters: Iterable[str], column: str, columns: Sequence[str]) -> pa.Table:
-        """Return columns of the rows of some clusters in which one is not null."""
+        """Return the columns of the rows of some clusters in which one is not null."""
 
     @abstractmethod
     def unknown_statements(self, cluster: str, most: int) -> list[dict[str, Any]]:
@@ -341,7 +341,7 @@ class RunTables(ABC):
         return f"{self.root}/{table}"
 
     def schema(self, table: str) -> pa.Schema:
-        """The columns of a table that is there."""
+        """Return the columns of a table that is there."""
         return table_schema(table)
 
     def _remove_doubled_rows(self, there: Collection[str]) -> None:
@@ -372,7 +372,7 @@ class RunTables(ABC):
 
     @property
     def is_rebuilding(self) -> bool:
-        """Whether everything that is derived from `events` has to be rebuilt, of all clusters."""
+        """Return whether everything that is derived from `events` has to be rebuilt, of all clusters."""
         return self.upgrade.rebuilds
 
     def rebuilt(self) -> None:
@@ -477,13 +477,13 @@ class RunTables(ABC):
             self._set_properties(upgrade.FACTS, {upgrade.SKIPPED: "[]"})
 
     def table_of(self, table: str, rows: Iterable[Mapping[str, Any]]) -> pa.Table:
-        """Rows as those of a table."""
+        """Return rows as those of a table."""
         return pa.Table.from_pylist(list(rows), schema=table_schema(table))
 
     def records(
         self, clusters: Iterable[str], ids: Collection[str], columns: Sequence[str], beginnings: Iterable[datetime | None]
     ) -> pa.Table:
-        """Return columns of the events of a few records that prove what began at some moments. columns: record_id among them.
+        """Return the columns of the events of a few records that prove what began at some moments. columns: record_id among them.
 
         Most are at most a day older. In a long history that day is searched first, and the rest for the remaining records.
         """
@@ -498,7 +498,7 @@ class RunTables(ABC):
         return pa.concat_tables(found)
 
     def has_none(self, table: str) -> bool:
-        """Whether the table is known to hold no row."""
+        """Return whether the table is known to hold no row."""
         return table in self._created
 
     def looked_at(self, table: str) -> int:
@@ -513,5 +513,5 @@ class RunTables(ABC):
         self._is_written(table)
 
     def replace(self, table: str, clusters: Iterable[str], rows: Frame) -> None:
-        """Replaces all rows of some clusters, as `replace_where`."""
+        """Replace all rows of some clusters, as `replace_where`."""
         self.replace_where(table, clusters, EVERY, rows)

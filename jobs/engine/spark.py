@@ -60,7 +60,7 @@ def first_line(error: Exception) -> str:
 
 
 def _batches(frame: DataFrame) -> Iterator[pa.RecordBatch]:
-    """The rows, without all of them in memory."""
+    """Yield the rows, without all of them in memory."""
     schema = _schema(frame)
     try:
         rows = frame.toLocalIterator()
@@ -74,13 +74,13 @@ def _batches(frame: DataFrame) -> Iterator[pa.RecordBatch]:
 
 
 def _schema(frame: DataFrame) -> pa.Schema:
-    """Its columns; a moment without a zone is taken as UTC."""
+    """Return its columns; a moment without a zone is taken as UTC."""
     fields = to_arrow_schema(frame.schema)
     return pa.schema([field.with_type(MOMENT) if pa.types.is_timestamp(field.type) else field for field in fields])
 
 
 def _plain(value: Any) -> Any:
-    """A value as Arrow takes it."""
+    """Return a value as Arrow takes it."""
     if isinstance(value, datetime) and value.tzinfo is None:
         # local time of this process, which is UTC (`nightly_audit.main`)
         return value.replace(tzinfo=UTC)

@@ -77,7 +77,7 @@ def bounds(source: exp.Table, moments: Collection[str]) -> list[str]:
 
 
 def _moment_of(side: exp.Expr) -> str | None:
-    """A literal as a moment in UTC; None: it is something else."""
+    """Return a literal as a moment in UTC; None: it is something else."""
     if isinstance(side, exp.Cast) and side.to.this in exp.DataType.TEMPORAL_TYPES:
         side = side.this
     if not isinstance(side, exp.Literal) or not side.is_string:
@@ -90,7 +90,7 @@ def _moment_of(side: exp.Expr) -> str | None:
 
 
 def syntax(error: SqlglotError) -> str:
-    """A syntax error in one line."""
+    """Return a syntax error in one line."""
     details = getattr(error, "errors", None)
     if details:
         first = details[0]
@@ -104,7 +104,7 @@ _MISSING = re.compile(r'(?:No files found that match the pattern|Cannot open fil
 
 
 def in_words(error: Exception) -> str:
-    """What DuckDB says, in one line."""
+    """Return what DuckDB says, in one line."""
     text = str(error)
     if found := _COLUMN.search(text):
         near = ", ".join(re.findall(r'"([^"]+)"', (found.group(2) or "").split("\n")[0])[:NEAR])

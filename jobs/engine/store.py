@@ -116,7 +116,7 @@ class Cached:
 
     @cached_property
     def rows(self) -> DataFrame:
-        """The same, for Spark."""
+        """Return the same, for Spark."""
         if self.in_memory is not None:
             return in_spark(self.spark, self.in_memory)
         assert self.read is not None
@@ -132,7 +132,7 @@ class Cached:
         return self.clusters is None or clusters <= self.clusters
 
     def of(self, clusters: frozenset[str]) -> DataFrame:
-        """The rows of some of them."""
+        """Return the rows of some of them."""
         if self.clusters == clusters:
             return self.rows
         if self.in_memory is None:
@@ -160,7 +160,7 @@ class Store(RunTables):
         self._reading: defaultdict[str, threading.Lock] = defaultdict(threading.Lock)
 
     def exists(self, table: str) -> bool:
-        """Whether the table has been created."""
+        """Return whether the table has been created."""
         if self._delta_rs is not None and self._delta_rs.version(table) is not None:
             return True
         try:
@@ -251,13 +251,13 @@ class Store(RunTables):
         return self.table(table).filter(condition.sql).count()
 
     def _changes(self, condition: Where, ruleset: RuleSet) -> Frame:
-        """What rules change in rows of `events`, as `rereading.changes` returns it."""
+        """Return what rules change in rows of `events`, as `rereading.changes` returns it."""
         rows = self.table("events").filter(condition.sql).repartition("cluster", "file")
         rows = rows.select(*EVENTS.names).sortWithinPartitions(*rereading.IN_ORDER)
         return by_workers(rows, partial(rereading.changes, ruleset=ruleset), rereading.CHANGES).localCheckpoint()
 
     def _merge_changes(self, changes: Frame) -> None:
-        """Writes rows with the columns of `rereading.CHANGES` in one commit."""
+        """Write rows with the columns of `rereading.CHANGES` in one commit."""
         removed = f"new_{rereading.CHANGE} = '{rereading.REMOVED}'"
         names, values = (", ".join(f"{prefix}{name}" for name in EVENTS.names) for prefix in ("", "new_"))
         clauses = (
@@ -332,7 +332,7 @@ class Store(RunTables):
                 continue  # a view of a missing table
 
     def unknown_statements(self, cluster: str, most: int) -> list[dict[str, Any]]:
-        """The most frequent rows of the view of that name."""
+        """Return the most frequent rows of the view of that name."""
         name = "unknown_statements"
         (definition,) = (view for view in schemas.statements("views") if view.name == name)
         self.rows_of("events", [cluster]).createOrReplaceTempView("events")
@@ -345,7 +345,7 @@ class Store(RunTables):
                 self.spark.catalog.dropTempView(view)
 
     def table(self, name: str) -> DataFrame:
-        """The table as it is now."""
+        """Return the table as it is now."""
         return self.spark.read.format("delta").load(self.path(name))
 
     def rows_at(self, table: str, clusters: Collection[str], version: int) -> pa.Table | None:
@@ -357,7 +357,7 @@ class Store(RunTables):
             return None
 
     def clusters(self) -> list[str]:
-        """The clusters that `events` has rows of."""
+        """Return the clusters that `events` has rows of."""
         return sorted(row.cluster for row in self.table("events").select("cluster").distinct().collect())
 
     def rows_of(self, table: str, clusters: Iterable[str]) -> DataFrame:
@@ -427,7 +427,7 @@ class Store(RunTables):
         *,
         span: tuple[str, datetime | None, datetime | None] | None = None,
     ) -> pa.Table:
-        """Return columns of the rows of some clusters that have one of a few values in a column.
+        """Return the columns of the rows of some clusters that have one of a few values in a column.
 
         span: a column with a time, and the moments between which it is where it is not null.
         """
@@ -456,7 +456,7 @@ class Store(RunTables):
         return self.read(table, names, EVERY, columns)
 
     def rows_that_have(self, table: str, clusters: Iterable[str], column: str, columns: Sequence[str]) -> pa.Table:
-        """Columns of the rows of some clusters in which one is not null."""
+        """Return the columns of the rows of some clusters in which one is not null."""
         names, condition = sorted(clusters), is_known(column)
         if (found := self._found(table, names, columns, condition.arrow)) is not None:
             return found
@@ -520,7 +520,7 @@ class Store(RunTables):
         ).localCheckpoint()
 
     def append(self, table: str, rows: DataFrame | pa.Table, after: int | None = None) -> None:
-        """Adds rows; columns by name, those that they have not are null.
+        """Add rows; columns by name, those that they have not are null.
 
         after: only where nobody has appended since that commit of the table; else raises Conflict, and nothing is added.
         """
@@ -688,7 +688,7 @@ class Store(RunTables):
             self._cached.pop(table, None)
 
     def delete(self, table: str, condition: Where) -> None:
-        """Removes the rows for which a condition holds."""
+        """Remove the rows for which a condition holds."""
         self.guard()
         cached = self._whole_in_cache(table)
         if cached is None or not self._is_deleted_by_delta_rs(table, cached, met(cached.in_memory, condition)):
@@ -697,7 +697,7 @@ class Store(RunTables):
             self._is_written(table)
 
     def delete_matching(self, table: str, condition: Where, keys: Frame) -> None:
-        """Removes the rows for which a condition holds and whose values are among those of keys."""
+        """Remove the rows for which a condition holds and whose values are among those of keys."""
         self.guard()
         names = keys.column_names if isinstance(keys, pa.Table) else keys.columns
         cached = self._whole_in_cache(table)
@@ -755,18 +755,18 @@ class Store(RunTables):
         return cached if cached.is_whole else None
 
     def _history(self, table: str, newest: int) -> DataFrame:
-        """The newest commits of a table."""
+        """Return the newest commits of a table."""
         return self.spark.sql(f"DESCRIBE HISTORY {self._identifier(table)} LIMIT {newest}")
 
     def version(self, table: str) -> int:
-        """Number of the table's last commit."""
+        """Return the number of the table's last commit."""
         if self._delta_rs is not None and (version := self._delta_rs.version(table)) is not None:
             return version
         (last,) = self._history(table, 1).select("version").collect()
         return last.version
 
     def changes(self, table: str, after: int) -> Changes | None:
-        """What versions after one have changed, by the table's change data feed.
+        """Return what versions after one have changed, by the table's change data feed.
 
         None where it is unknown: commits or files were removed (Delta keeps them for some days), or the feed was not on then.
         """
@@ -785,7 +785,7 @@ class Store(RunTables):
         return Changes(_without(inserted, deleted, ">"), _without(deleted, inserted, "<"), version)
 
     def _change_feed(self, table: str, after: int) -> tuple[DataFrame, set[str], int] | None:
-        """Rows, kinds of change and the newest version that has one, as Spark reads them."""
+        """Return rows, kinds of change and the newest version that has one, as Spark reads them."""
         feed = self.spark.read.format("delta").option("readChangeFeed", "true").option("startingVersion", after + 1)
         try:
             rows = feed.load(self.path(table))

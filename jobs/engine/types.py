@@ -97,7 +97,7 @@ def _split(ddl: str) -> tuple[str, str]:
 
 
 def _parts(inner: str) -> list[str]:
-    """What commas separate, outside of angle brackets."""
+    """Return the texts between commas outside of angle brackets."""
     found, depth = [""], 0
     for char in inner:
         depth += (char == "<") - (char == ">")

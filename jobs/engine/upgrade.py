@@ -41,12 +41,12 @@ class Present:
 
     @property
     def version(self) -> int:
-        """The version of the tables that it belongs to."""
+        """Return the version of the tables that it belongs to."""
         found = self.properties.get(VERSION, "0")
         return int(found) if found.isdecimal() else 0
 
     def missing(self, table: str) -> dict[str, str]:
-        """Columns of this version that it lacks."""
+        """Return the columns of this version that it lacks."""
         return {name: kind for name, kind in schemas.columns(table).items() if name not in self.columns}
 
     def differing(self, table: str) -> dict[str, tuple[str, str]]:
@@ -94,7 +94,7 @@ class Plan:
     doubled: Mapping[str, int] = field(default_factory=dict)
 
     def sentences(self) -> list[str]:
-        """What was done, for people."""
+        """Return what was done, for people."""
         found = []
         if self.older:
             found.append(f"The tables were of version {self.older[0]} and are of version {schemas.TABLES_VERSION} now.")

@@ -745,7 +745,7 @@ def ending(file: LogFile, parser: Parser) -> dict[bytes, int]:
 
 
 def previous_endings(files: Sequence[LogFile], parser: Parser) -> dict[int, dict[bytes, int]]:
-    """Return number of a file -> `ending` of the previous file, where both share a time stamp."""
+    """Return the number of a file -> `ending` of the previous file, where both share a time stamp."""
     # equal texts of one time stamp, in two files, are several records
     logs = {number: file for number, file in enumerate(files) if file.kind == "log" and "" != file.first_ts != file.last_ts}
     begun = {(_family(file), file.first_ts): number for number, file in logs.items()}

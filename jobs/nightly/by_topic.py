@@ -27,7 +27,7 @@ class RebuiltTopics:
         return cls(frozenset(clusters), more if topics is None else together(topics, more))
 
     def read(self, store: RunTables, table: str, clusters: Iterable[str], columns: Sequence[str]) -> Frame:
-        """Return columns of the stored rows of these topics. clusters: all. columns: with TOPIC."""
+        """Return the columns of the stored rows of these topics. clusters: all. columns: with TOPIC."""
         some = store.rows_about(table, set(clusters) - self.clusters, "topic", self.topics, columns)
         return together(store.read(table, self.clusters, EVERY, columns), having(some, self.topics, TOPIC))
 

@@ -139,5 +139,5 @@ def _surroundings(
 
 
 def _values(rows: Frame, *columns: str) -> Iterator[tuple[Any, ...]]:
-    """Yield columns of the rows; moments are microseconds."""
+    """Yield the columns of the rows; moments are microseconds."""
     return rows_of(to_table(select(rows, *columns)).to_batches())

@@ -473,7 +473,7 @@ def _rows(head: Sequence[str], rows: Iterable[Sequence[object]], most: int = 200
 
 
 def _plain(text: str, width: int = 80) -> str:
-    """Return text of a log as printable text of limited length."""
+    """Return the text of a log as printable text of limited length."""
     clean = "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text[: width + 1])
     return clean if len(clean) <= width else clean[: width - 1] + "…"
 

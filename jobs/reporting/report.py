@@ -117,7 +117,7 @@ def severities() -> Sequence[str]:
 
 
 def shown(text: Any) -> Markup:
-    """Return text of one line as escaped HTML.
+    """Return the text of one line as escaped HTML.
 
     Characters that are not printable or reverse the line are shown as codes.
     """
@@ -128,7 +128,7 @@ def shown(text: Any) -> Markup:
 
 
 def with_code(text: Any) -> Markup:
-    """Return text of one line as HTML, with commands between backticks as code."""
+    """Return the text of one line as HTML, with commands between backticks as code."""
     parts = re.split(r"`([^`]+)`", str(text))
     return Markup("").join(
         Markup("<code>{}</code>").format(shown(part)) if n % 2 else shown(part) for n, part in enumerate(parts)
@@ -136,7 +136,7 @@ def with_code(text: Any) -> Markup:
 
 
 def shown_lines(text: str) -> Markup:
-    """Return text of several lines as escaped HTML, as `shown` does."""
+    """Return the text of several lines as escaped HTML, as `shown` does."""
     return _marked_up(text, keep="\n\t")
 
 
