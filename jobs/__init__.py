@@ -1,1 +1,1 @@
-"""What runs: ingest, timelines, checks, report."""
+"""The program: ingest, timelines, checks, report."""

@@ -38,7 +38,7 @@ class DamageError(AuditError):
 
 @dataclass
 class Log:
-    """What the log of a table says as far as it can be read.
+    """The content of a table's log, as far as it can be read.
 
     files: path -> (bytes, rows; None: not known) of the files with its rows. removed: paths that it has removed. version: of the last commit;
     -1: none. problems: what cannot be read of it. properties: of the table.

@@ -111,7 +111,7 @@ def _machine() -> str:
 
 
 def _began(process: int) -> int | None:
-    """When a process began, in ticks since the boot; None where there is none."""
+    """Return when a process began, in ticks since the boot; None where there is none."""
     try:
         text = Path(f"/proc/{process}/stat").read_text("utf-8", "replace")
     except OSError:
@@ -123,7 +123,7 @@ def _began(process: int) -> int | None:
 
 @dataclass(frozen=True)
 class State:
-    """What the last commit says.
+    """The content of the last commit.
 
     holder: None: the lease is free. versions: table -> number of its last commit, when a run ended in order.
     """

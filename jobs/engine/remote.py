@@ -50,7 +50,7 @@ class Remote:
 
 
 def find(spark: SparkSession, cluster: Cluster, ruleset: RuleSet, limits: Limits = LIMITS) -> Remote | None:
-    """What is at the URIs of a cluster; None where it is given none. A URI at which nothing is, or that cannot be listed, is unreadable."""
+    """Return the files at the URIs of a cluster; None where it is given none. A URI at which nothing is, or that cannot be listed, is unreadable."""
     pieces, sizes, not_listed = None, dict[str, int](), list[LogFile]()
     for given in map(spark_uri, filter(SCHEME.match, cluster.logs)):
         try:

@@ -82,13 +82,13 @@ def is_first() -> Where:
 
 
 def words(sql: str) -> set[str]:
-    """Whatever may be a name in a SQL statement, in lower case."""
+    """Return the words of a SQL statement that may be names, in lower case."""
     return set(re.findall(r"\w+", sql.lower()))
 
 
 @dataclass(frozen=True)
 class Changes:
-    """What later versions of a table have changed. inserted, deleted: rows with VERSION; a changed row is in both. deleted is None where none is.
+    """Changes by later versions of a table. inserted, deleted: rows with VERSION; a changed row is in both. deleted is None where none is.
 
     version: the newest one.
     """

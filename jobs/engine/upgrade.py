@@ -1,4 +1,4 @@
-"""What opening the tables changes in them: decided from what is there before anything is written. Pure: no engine, no I/O.
+"""Changes that opening the tables makes in them, decided before anything is written. Pure: no engine, no I/O.
 
 Each table carries the version of the tables that it belongs to as a property. A table without the property is of version 0. Changes are
 made in an order that survives an interruption at any point: the next opening finds what is left to do.
@@ -71,7 +71,7 @@ def properties(table: str) -> dict[str, str]:
 
 @dataclass(frozen=True)
 class Plan:
-    """What opening changes, in this order.
+    """The changes that opening makes, in this order.
 
     rebuilds    `cluster_facts` is marked and emptied: all timelines are rebuilt from `events`
     emptied     derived tables that have other columns; `passed_over`, where the ids of its records are others

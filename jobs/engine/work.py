@@ -1,4 +1,4 @@
-"""What a process of the pool does with a piece of the work. It imports no database: these processes parse, fold and write files."""
+"""The work of a process of the pool. It imports no database: these processes parse, fold and write files."""
 
 from __future__ import annotations
 
