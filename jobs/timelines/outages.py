@@ -298,7 +298,11 @@ def outages(
     for broker, times in _before_registration(dated).items():
         if broker in observations:
             observations[broker] = _registered(observations[broker], times)
-    found = [outage for broker in sorted(observations) for outage in _of_broker(broker, observations[broker])]
+    found = [
+        _as_far_as_watched(outage, observations[broker], dated)
+        for broker in sorted(observations)
+        for outage in _of_broker(broker, observations[broker])
+    ]
     whole: list[Outage] = []
     if (
         is_heard and observations.keys() >= (assigned or {}).keys()
@@ -315,6 +319,23 @@ def outages(
             since[broker] = min(at, since.get(broker, at))
         whole = list(_of_all(found, since, asked))
     return [outage._replace(all_since=_within(outage, whole)) for outage in found] + whole
+
+
+def _as_far_as_watched(outage: Outage, observations: Sequence[Observation], events: Sequence[Event]) -> Outage:
+    """Return an outage whose end counts as seen only where logs cover the time before it.
+
+    A broker that logs the end of its own session, as a controller does, may have a new one a moment later. Where its log breaks off, and no other node logs anything
+    until it starts again, these logs do not show for how long it did not serve.
+    """
+    if outage.how != CRASHED or outage.starting_at is None or not outage.is_end_seen:
+        return outage
+    lost = {one.record_id for one in observations if one.ts == outage.since and one.shows in {LOST, FENCED}}
+    if not any(e.record_id in lost and e.node == outage.broker for e in events if e.ts == outage.since):
+        return outage
+    between = [e for e in events if e.ts is not None and outage.since < e.ts < outage.starting_at]
+    if any(e.node != outage.broker for e in between):
+        return outage
+    return outage._replace(down_until=max((e.ts for e in between if e.ts is not None), default=outage.since))
 
 
 def left_out(events: Iterable[Event], assigned: Iterable[int]) -> set[int]:

@@ -67,6 +67,22 @@ def test_a_broker_that_dies() -> None:
     assert brief(outages([*started(1), *started(2), *started(1, 88)])) == [(1, 88, 90, "crashed")]
 
 
+def test_a_log_that_breaks_off_does_not_show_how_long_a_session_was_lost() -> None:
+    lost = logged(60, "broker_failed", 1, broker=1)
+    later = [logged(63, "controller_moved", 1), *started(1, 25_000)]
+    (first_start, alone, _) = outages([*started(1), lost, *later])
+    assert first_start.how == "first_start"
+    assert (alone.since, alone.until, alone.down_until, alone.how) == (60 * SECOND, 25_002 * SECOND, 63 * SECOND, "crashed")
+    # another node has logged the end of the session
+    noticed = outages([*started(1), *started(2), logged(60, "broker_failed", 2, broker=1), *later])
+    assert [(one.since, one.is_end_seen) for one in noticed if one.how == "crashed"] == [(60 * SECOND, True)]
+    # another node would have logged its return
+    watched = outages([*started(1), *started(2), lost, *later, logged(20_000, "controller_moved", 2)])
+    assert [(one.since, one.until, one.is_end_seen) for one in watched if one.how == "crashed"] == [
+        (60 * SECOND, 25_002 * SECOND, True)
+    ]
+
+
 def test_a_new_controller_lists_who_is_alive() -> None:
     listed = logged(60, "active_brokers", 2, brokers=[2])
     assert brief(outages([*started(1), *started(2), listed])) == [(1, 60, None, "session_lost")]
