@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import jobs
 from jobs import errors, terminal
 from jobs.arguments import add_command
 from jobs.errors import InputError, UsageError
@@ -97,5 +98,5 @@ def lint(options: argparse.Namespace) -> int:
     for problem in found:
         print(problem)
     if not found:
-        print("All definitions are sound.")
+        print(f"All definitions are sound. They are those of {Path(jobs.__file__).parents[1]}.")
     return errors.USAGE if found else errors.CLEAN
