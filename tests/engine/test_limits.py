@@ -96,6 +96,6 @@ def test_a_warning_names_the_command_for_a_cluster(capsys: pytest.CaptureFixture
     options = command_line.parser().parse_args(["audit", "logs of a", "--tables", "/data", "--cluster", "a", "--engine", "local"])
     audit.Audit(options)._announce("9 GB of logs will take this machine about 2 h")
     assert capsys.readouterr().err == (
-        "warning: 9 GB of logs will take this machine about 2 h. It goes on. A Spark cluster shares the work: "
+        "warning: 9 GB of logs will take this machine about 2 h. It continues. A Spark cluster shares the work: "
         "spark-submit --master URL jobs/nightly_audit.py audit 'logs of a' --tables /data --cluster a\n"
     )

@@ -25,8 +25,8 @@ from jobs.engine import session
 from jobs.engine.frames import IN_PROCESS
 from jobs.nightly_audit import main
 
-# tasks of a stage; Spark's default for shuffles is 200
-MOST_TASKS = 8
+# of a stage, where shuffles may have 200; a union of queries has the tasks of all of them
+MOST_TASKS = 16
 # copies of a topic with three partitions: just enough that workers fold them
 TOPICS = 50
 # rows that the driver handles: there are more events, so that workers fold them

@@ -145,7 +145,7 @@ def contents(tables: Path) -> dict[str, list[str]]:
     return {name: sorted(json.dumps(row, default=str) for row in rows_of(tables, name)) for name in names}
 
 
-@pytest.mark.parametrize("most_rows", [None, 0])
+@pytest.mark.parametrize("most_rows", [None, 200])
 def test_rows_that_were_doubled_are_removed_by_the_next_run(
     audited: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], most_rows: int | None
 ) -> None:
