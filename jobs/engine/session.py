@@ -284,6 +284,8 @@ def _stop_spark() -> None:
     until = time.monotonic() + JVM_ENDS
     while (left := [one for one in all_of_them if _runs(one)]) and time.monotonic() < until:
         time.sleep(0.02)
+    # one that ignores SIGTERM may have started others since
+    left = list({*left, *_descendants(os.getpid())[1]})
     for process in left:
         with contextlib.suppress(OSError):
             os.kill(process, signal.SIGKILL)
