@@ -3,6 +3,7 @@
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import pairwise
 from typing import NamedTuple
 
 from jobs.timelines.events import Event, with_next
@@ -142,6 +143,8 @@ READS_AGAIN = 5_000_000
 REGISTERS_LATE = 30_000_000
 # a broker that registers may be listed as live this much later
 LISTED_LATE = 10_000_000
+# a log has broken off where it has no line about brokers for longer
+BREAKS_OFF = 300_000_000
 # a changed list may be logged this long before the change itself, or before the controller fails in it
 CHANGE_LOGGED_LATE = 1_000_000
 
@@ -324,18 +327,20 @@ def outages(
 def _as_far_as_watched(outage: Outage, observations: Sequence[Observation], events: Sequence[Event]) -> Outage:
     """Return an outage whose end counts as seen only where logs cover the time before it.
 
-    A broker that logs the end of its own session, as a controller does, may have a new one a moment later. Where its log breaks off, and no other node logs anything
-    until it starts again, these logs do not show for how long it did not serve.
+    A broker that logs the end of its own session, as a controller does, may have a new one a moment later. Where its log then breaks off, and no
+    other node logs anything, these logs do not show for how long it did not serve.
     """
-    if outage.how != CRASHED or outage.starting_at is None or not outage.is_end_seen:
+    if outage.how not in {CRASHED, SESSION_LOST} or outage.until is None or not outage.is_end_seen:
         return outage
     lost = {one.record_id for one in observations if one.ts == outage.since and one.shows in {LOST, FENCED}}
     if not any(e.record_id in lost and e.node == outage.broker for e in events if e.ts == outage.since):
         return outage
-    between = [e for e in events if e.ts is not None and outage.since < e.ts < outage.starting_at]
-    if any(e.node != outage.broker for e in between):
+    end = outage.until if outage.starting_at is None else outage.starting_at
+    between = [e for e in events if e.ts is not None and outage.since <= e.ts <= end]
+    times = sorted({outage.since, end, *(e.ts for e in between if e.ts is not None)})
+    if any(e.node != outage.broker for e in between) or all(b - a <= BREAKS_OFF for a, b in pairwise(times)):
         return outage
-    return outage._replace(down_until=max((e.ts for e in between if e.ts is not None), default=outage.since))
+    return outage._replace(down_until=outage.since)
 
 
 def left_out(events: Iterable[Event], assigned: Iterable[int]) -> set[int]:

@@ -72,7 +72,14 @@ def test_a_log_that_breaks_off_does_not_show_how_long_a_session_was_lost() -> No
     later = [logged(63, "controller_moved", 1), *started(1, 25_000)]
     (first_start, alone, _) = outages([*started(1), lost, *later])
     assert first_start.how == "first_start"
-    assert (alone.since, alone.until, alone.down_until, alone.how) == (60 * SECOND, 25_002 * SECOND, 63 * SECOND, "crashed")
+    assert (alone.since, alone.until, alone.down_until, alone.how) == (60 * SECOND, 25_002 * SECOND, 60 * SECOND, "crashed")
+    # no line of a start is in these logs
+    (_, alone, whole) = outages([*started(1), lost, later[0], started(1, 25_000)[1]])
+    for one in (alone, whole):
+        assert (one.since, one.until, one.down_until) == (60 * SECOND, 25_002 * SECOND, 60 * SECOND)
+    # its log goes on until it has a new session
+    (_, alone, _) = outages([*started(1), lost, started(1, 80)[1]])
+    assert (alone.since, alone.until, alone.down_until, alone.how) == (60 * SECOND, 82 * SECOND, 82 * SECOND, "session_lost")
     # another node has logged the end of the session
     noticed = outages([*started(1), *started(2), logged(60, "broker_failed", 2, broker=1), *later])
     assert [(one.since, one.is_end_seen) for one in noticed if one.how == "crashed"] == [(60 * SECOND, True)]
