@@ -37,7 +37,7 @@ class Line:
 
 @dataclass(frozen=True)
 class Context:
-    """What the texts are built from, besides findings.
+    """The values that texts use besides findings.
 
     tables: the folder, for the command that shows more. checks: check -> its name. now: this machine's clock, UTC.
     hidden: secrets, which are never repeated. newest: cluster -> newest moment of its logs.

@@ -84,7 +84,7 @@ def _fits(cause: Finding, effect: Finding, rule: schemas.CauseRule) -> bool:
     slack, gap = timedelta(seconds=rule.slack_seconds), timedelta(minutes=rule.gap_minutes)
     (begin, end), (since, until) = _span(cause), _span(effect)
     if cause["check_id"] == effect["check_id"]:
-        # of findings that begin together, the first one is the cause
+        # where findings begin together, the first one is the cause
         return (begin, cause["fingerprint"]) < (since, effect["fingerprint"]) and since - begin <= gap
     if end + gap < since or until + timedelta(seconds=rule.clock_seconds) < begin:
         return False

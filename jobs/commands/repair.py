@@ -319,7 +319,7 @@ def _plain(rows: pa.Table) -> pa.Table:
 def _of_newest(tables: Sequence[pa.Table], keys: Sequence[str]) -> pa.Table:
     """Return the rows of all tables, the newest table first.
 
-    Of rows with one key, those of the first table count.
+    Where rows have the same key, those of the first table count.
     """
     numbered = [
         one.append_column("nth", pa.repeat(pa.scalar(number, pa.int32()), one.num_rows)) for number, one in enumerate(tables)

@@ -204,7 +204,7 @@ class DeltaRsTables:
         return None
 
     def rows_where(self, table: str, columns: Sequence[str], where: Any) -> pa.Table | None:
-        """Return the columns of the rows that meet a condition, a `pyarrow.compute.Expression`.
+        """Return some columns of the rows that meet a condition, a `pyarrow.compute.Expression`.
 
         None where deltalake does not read the table, there is too much to search, or too many rows meet it.
         """
@@ -380,7 +380,7 @@ class DeltaRsTables:
         return True
 
     def _file(self, table: str, schema: pa.Schema, batches: Iterable[pa.RecordBatch], values: Mapping[str, Any]) -> DataFile:
-        """Return a file of the table."""
+        """Write a file of the table and return it."""
         file = FileWriter(self.folder / table, schema, values)
         for batch in batches:
             file.add(batch)
@@ -401,7 +401,7 @@ def _added(file: DataFile) -> AddAction:
 
 
 def _matching(every: ds.FileSystemDataset, columns: Sequence[str], where: Any) -> Iterator[pa.RecordBatch]:
-    """Yield the columns of the rows that meet a condition."""
+    """Yield some columns of the rows that meet a condition."""
     others = []
     for fragment in every.get_fragments():
         # deltalake's MERGE writes texts as string_view, which pyarrow cannot compare; such a table is small

@@ -183,7 +183,7 @@ def where(rows: Frame, condition: Where) -> Frame:
 
 
 def select(rows: Frame, *columns: str, **renamed: str) -> Frame:
-    """Return the columns of the rows. renamed: new name -> column, behind the others."""
+    """Return some columns of the rows. renamed: new name -> column, behind the others."""
     if isinstance(rows, pa.Table):
         return pa.table([rows[name] for name in (*columns, *renamed.values())], names=[*columns, *renamed])
     if isinstance(rows, Relation):

@@ -625,7 +625,7 @@ class Store(RunTables):
     def _are_partitions_replaced(
         self, table: str, clusters: frozenset[str], rebuilt: frozenset[str], partitions: Frame, rows: Frame
     ) -> bool:
-        """Do the same without Spark where these rows are small, in a table of any size. Return whether it was done."""
+        """Do the same without Spark where these rows are few, in a table of any size. Return whether it was done."""
         if self._delta_rs is None or (keys := table_if_small(partitions)) is None:
             return False
         if (some := table_if_small(rows)) is None:
@@ -748,7 +748,7 @@ class Store(RunTables):
         return True
 
     def _whole_in_cache(self, table: str) -> Cached | None:
-        """Return all rows of a table, where they are small and in a local folder; else None."""
+        """Return all rows of a table, where they are few and in a local folder; else None."""
         if self._delta_rs is None or table in self._too_large:
             return None
         cached = self._rows_in_cache(table, frozenset())

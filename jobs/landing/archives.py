@@ -237,7 +237,7 @@ Layers = tuple[Layer, ...]
 class Opened:
     """A text, or a layer that cannot be read. layers: those around it.
 
-    Of an unreadable layer stream is None, and why and error say what is wrong.
+    The stream of an unreadable layer is None; why and error say what is wrong.
     """
 
     layers: Layers

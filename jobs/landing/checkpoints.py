@@ -268,7 +268,7 @@ def ends_with_path(line: str, path: re.Match[str]) -> bool:
     return not line[path.end() :].strip(" '\"")
 
 
-# what zookeeper-shell prints for a path that does not exist
+# zookeeper-shell prints this for a path that does not exist
 MISSING_NODE = "Node does not exist"
 
 

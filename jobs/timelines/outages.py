@@ -1,10 +1,12 @@
 """`broker_outages`: find when each broker did not serve, from what it and the controllers print."""
 
 import re
+from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
-from typing import NamedTuple
+from operator import itemgetter
+from typing import Any, NamedTuple
 
 from jobs.timelines.events import Event, with_next
 from jobs.timelines.incarnations import CLOCK_SKEW
@@ -301,8 +303,9 @@ def outages(
     for broker, times in _before_registration(dated).items():
         if broker in observations:
             observations[broker] = _registered(observations[broker], times)
+    in_order = sorted(((e.ts, e.record_id, e.node) for e in dated if e.ts is not None), key=itemgetter(0))
     found = [
-        _as_far_as_watched(outage, observations[broker], dated)
+        _as_far_as_watched(outage, observations[broker], in_order)
         for broker in sorted(observations)
         for outage in _of_broker(broker, observations[broker])
     ]
@@ -324,23 +327,32 @@ def outages(
     return [outage._replace(all_since=_within(outage, whole)) for outage in found] + whole
 
 
-def _as_far_as_watched(outage: Outage, observations: Sequence[Observation], events: Sequence[Event]) -> Outage:
+def _as_far_as_watched(
+    outage: Outage, observations: Sequence[Observation], events: Sequence[tuple[int, str, int | None]]
+) -> Outage:
     """Return an outage whose end counts as seen only where logs cover the time before it.
 
     A broker that logs the end of its own session, as a controller does, may have a new one a moment later. Where its log then breaks off, and no
     other node logs anything, these logs do not show for how long it did not serve.
+    observations: of the broker, in order. events: (time, record id, node), in order.
     """
     if outage.how not in {CRASHED, SESSION_LOST} or outage.until is None or not outage.is_end_seen:
         return outage
-    lost = {one.record_id for one in observations if one.ts == outage.since and one.shows in {LOST, FENCED}}
-    if not any(e.record_id in lost and e.node == outage.broker for e in events if e.ts == outage.since):
+    begin = _span(observations, outage.since, outage.since)
+    lost = {one.record_id for one in begin if one.shows in {LOST, FENCED}}
+    if not any(record_id in lost and node == outage.broker for _, record_id, node in _span(events, outage.since, outage.since)):
         return outage
     end = outage.until if outage.starting_at is None else outage.starting_at
-    between = [e for e in events if e.ts is not None and outage.since <= e.ts <= end]
-    times = sorted({outage.since, end, *(e.ts for e in between if e.ts is not None)})
-    if any(e.node != outage.broker for e in between) or all(b - a <= BREAKS_OFF for a, b in pairwise(times)):
+    between = _span(events, outage.since, end)
+    times = [outage.since, *(ts for ts, _, _ in between), end]
+    if any(node != outage.broker for _, _, node in between) or all(b - a <= BREAKS_OFF for a, b in pairwise(times)):
         return outage
     return outage._replace(down_until=outage.since)
+
+
+def _span(rows: Sequence[Any], first: int, last: int) -> Sequence[Any]:
+    """Return the rows, in the order of their first value, a time, that are between two times."""
+    return rows[bisect_left(rows, first, key=itemgetter(0)) : bisect_right(rows, last, key=itemgetter(0))]
 
 
 def left_out(events: Iterable[Event], assigned: Iterable[int]) -> set[int]:
