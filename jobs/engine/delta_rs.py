@@ -32,8 +32,9 @@ from jobs.engine.rows import quoted
 from jobs.engine.types import delta_schema
 from jobs.location import PLAIN
 
-# of rows, unpacked: a line of a log may have any length
-MOST_BYTES = 64 * 1024 * 1024
+# of rows, unpacked, because a line of a log may have any length: those that a search returns, and those of a table that is read as a whole
+MOST_BYTES = 512 * 1024 * 1024
+MOST_BYTES_OF_TABLE = 64 * 1024 * 1024
 # rows that this process searches; Spark's workers search larger tables
 MOST_SCANNED = 20_000_000
 # features of tables that are written here: of others deltalake refuses some (clustering), and some would need more than files and rows
@@ -102,6 +103,7 @@ class DeltaRsTables:
         self.most_rows = most_rows
         is_alone = most_rows == sys.maxsize
         self.most_bytes = sys.maxsize if is_alone else MOST_BYTES
+        self.most_bytes_of_table = sys.maxsize if is_alone else MOST_BYTES_OF_TABLE
         self.most_scanned = sys.maxsize if is_alone else MOST_SCANNED
 
     @classmethod
@@ -117,6 +119,10 @@ class DeltaRsTables:
     def _dataset(self, table: str, opened: DeltaTable) -> ds.FileSystemDataset:
         # deltalake's own file system is Python, which Arrow's threads may still call when the process ends: it aborts
         return opened.to_pyarrow_dataset(filesystem=fs.SubTreeFileSystem(str(self.folder / table), fs.LocalFileSystem()))
+
+    def has_log(self, table: str) -> bool:
+        """Return whether there is a log of Delta's, readable or not."""
+        return (self.folder / table / "_delta_log").is_dir()
 
     def schema(self, table: str) -> dict[str, Any] | None:
         """Return its columns, as Delta and Spark write them in JSON."""
@@ -189,12 +195,15 @@ class DeltaRsTables:
             if (opened := self._opened(table)) is not None:
                 found = self._dataset(table, opened)
                 groups = (group for fragment in found.get_fragments() for group in fragment.row_groups)
-                if found.count_rows() <= self.most_rows and sum(group.total_byte_size for group in groups) <= self.most_bytes:
+                if (
+                    found.count_rows() <= self.most_rows
+                    and sum(group.total_byte_size for group in groups) <= self.most_bytes_of_table
+                ):
                     return Read(found.to_table(), is_whole=True)
                 mine = pc.field("cluster").isin(sorted(clusters))
-                if not clusters or _few(found, ["cluster"], mine, self.most_rows) is None:
+                if not clusters or self._few(found, ["cluster"], mine) is None:
                     return Read(None, is_whole=False)
-                return Read(_few(found, found.schema.names, mine, self.most_rows), is_whole=False)
+                return Read(self._few(found, found.schema.names, mine), is_whole=False)
         return None
 
     def rows_at(self, table: str, version: int) -> pa.Table | None:
@@ -212,8 +221,18 @@ class DeltaRsTables:
             if (opened := self._opened(table)) is not None:
                 every = self._dataset(table, opened)
                 if every.count_rows() <= self.most_scanned:
-                    return _few(every, columns, where, self.most_rows)
+                    return self._few(every, columns, where)
         return None
+
+    def _few(self, every: ds.FileSystemDataset, columns: Sequence[str], where: Any) -> pa.Table | None:
+        """Return some columns of the rows that meet a condition; None where these are more than the limits."""
+        found, rows, size = [], 0, 0
+        for batch in _matching(every, columns, where):
+            found.append(batch)
+            rows, size = rows + batch.num_rows, size + batch.nbytes
+            if rows > self.most_rows or size > self.most_bytes:
+                return None
+        return pa.Table.from_batches(found, pa.schema([every.schema.field(name) for name in columns]))
 
     def changes(self, table: str, after: int) -> tuple[pa.Table, int] | None:
         """Return what versions after one have changed, by the table's change data feed, where it is little; and the newest version."""
@@ -411,16 +430,6 @@ def _matching(every: ds.FileSystemDataset, columns: Sequence[str], where: Any) -
             others.append(fragment)
     left = ds.FileSystemDataset(others, every.schema, every.format, every.filesystem)
     yield from left.to_batches(columns=list(columns), filter=where, batch_size=ROW_GROUP)
-
-
-def _few(every: ds.FileSystemDataset, columns: Sequence[str], where: Any, most: int) -> pa.Table | None:
-    """Return the same; None where there are more rows than the limit."""
-    found, count = [], 0
-    for batch in _matching(every, columns, where):
-        found.append(batch)
-        if (count := count + batch.num_rows) > most:
-            return None
-    return pa.Table.from_batches(found, pa.schema([every.schema.field(name) for name in columns]))
 
 
 def _is_written(table: DeltaTable) -> bool:

@@ -161,8 +161,11 @@ class Store(RunTables):
 
     def exists(self, table: str) -> bool:
         """Return whether the table has been created."""
-        if self._delta_rs is not None and self._delta_rs.version(table) is not None:
-            return True
+        if self._delta_rs is not None:
+            if self._delta_rs.version(table) is not None:
+                return True
+            if not self._delta_rs.has_log(table):
+                return False
         try:
             self.spark.sql(f"DESCRIBE DETAIL {self._identifier(table)}").collect()
         except errors.AnalysisException as error:
@@ -183,8 +186,8 @@ class Store(RunTables):
 
     def _examined_versions(self, names: Sequence[str]) -> dict[str, Any]:
         """Return the newest value of some columns of `cluster_facts`."""
-        (row,) = self.table(upgrade.FACTS).agg(*(F.max(name).alias(name) for name in names)).collect()
-        return row.asDict()
+        rows = to_table(select(self.whole(upgrade.FACTS), *names))
+        return {name: pc.max(rows[name]).as_py() for name in names}
 
     def _count_doubled(self, table: str) -> int:
         keys = list(KEYS[table])
@@ -377,13 +380,13 @@ class Store(RunTables):
     ) -> Frame:
         """Return the rows of some clusters for which a condition holds, as an Arrow table where they are few. columns: None: all."""
         names = frozenset(clusters)
-        small = table_schema(table).empty_table() if table in self._created else self._rows_in_cache(table, names).in_memory
+        is_nothing = table in self._created or not names
+        small = table_schema(table).empty_table() if is_nothing else self._rows_in_cache(table, names).in_memory
         if small is not None:
             found: Frame = where(small, of_clusters(names) & condition)
         else:
-            # Spark reads only the columns that are used later, and finds a few kinds among ten years of events faster
-            some = columns is not None and condition != EVERY and table not in LANDED
-            known = self._found(table, names, columns or (), condition.arrow) if some else None
+            is_searched = columns is not None and condition != EVERY
+            known = self._found(table, names, columns or (), condition.arrow) if is_searched else None
             found = where(self.rows_of(table, names), condition) if known is None else known
         return found if columns is None else select(found, *columns)
 

@@ -37,6 +37,7 @@ NODE = ("cluster", "node")
 HOUR = timedelta(hours=1)
 COUNTS = ("records", "recognised", "unrecognised", "drifted", "out_of_scope")
 EVENT_COLUMNS = ("ts", "item", "event_type", "level", "drifted", "layout", "logger", *NODE)
+PASSED_OVER_COLUMNS = (*NODE, "hour", "logger", "layout")
 # number of records of a layout in an hour; traces: those at TRACE
 PARTS = pa.schema(
     [
@@ -179,15 +180,13 @@ def of_node(node: int | None, parts: Dicts, stored: Dicts, span: tuple[datetime,
 def coverage(events: Frame, passed_over: Frame, stored: Frame, schema: pa.Schema, again: Hours | None = None) -> Frame:
     """Return `coverage`: one row for each node, hour and logger.
 
-    in: events and passed_over. stored: the rows of `coverage` so far. schema: of `coverage`. again: the hours that are counted again; all
-    other hours keep their stored rows. None: all hours are counted.
+    in: EVENT_COLUMNS of `events` and PASSED_OVER_COLUMNS of `passed_over` in the hours that are counted. stored: the rows of `coverage` so
+    far. schema: of `coverage`. again: the hours that are counted again; all other hours keep their stored rows. None: all hours are counted.
     """
-    if again is not None:
-        events, passed_over = where(events, again.contain("ts")), where(passed_over, again.contain("hour"))
     parts = computed(
         together(
             by_batch(select(events, *EVENT_COLUMNS), count_events, PARTS),
-            by_batch(select(passed_over, *NODE, "hour", "logger", "layout"), count_passed_over, PARTS),
+            by_batch(select(passed_over, *PASSED_OVER_COLUMNS), count_passed_over, PARTS),
         )
     )
     stays = above("records", 0) & (NONE if again is None else ~again.contain("hour"))

@@ -270,7 +270,10 @@ def _update_coverage(store: RunTables, records: NewRecords, facts: Mapping[str, 
     for clusters, recounted in ((records.stored.keys() & facts.keys(), hours), (records.rebuilt & facts.keys(), None)):
         if not clusters or (recounted is not None and recounted.is_none):
             continue
-        events, passed_over, stored = (store.read(table, clusters) for table in ("events", "passed_over", "coverage"))
+        of_events, of_hour = (EVERY, EVERY) if recounted is None else (recounted.contain("ts"), recounted.contain("hour"))
+        events = store.read("events", clusters, of_events, coverage.EVENT_COLUMNS)
+        passed_over = store.read("passed_over", clusters, of_hour, coverage.PASSED_OVER_COLUMNS)
+        stored = store.read("coverage", clusters)
         store.replace("coverage", clusters, coverage.coverage(events, passed_over, stored, store.schema("coverage"), recounted))
     return store.version("passed_over") if changes is None else changes.version
 
@@ -303,18 +306,19 @@ def scope(store: RunTables, updated: Updated, clusters: Iterable[str], days: int
     """
     names = sorted(clusters)
     looked_at = [name for name in schemas.contracts() if name not in ("findings", "finding_subjects")]
-    read = run_concurrently(*(partial(store.read, name, names) for name in looked_at))
-    tables: dict[str, Frame] = dict(zip(looked_at, read, strict=True))
-    # checks read lines of logs, not outputs of tools
-    tables["events"] = where(tables["events"], OF_LOGS)
     begins = updated.looked_back(names)
-    if not begins:
-        return _read_often(tables)
     whole = of_clusters(set(names) - begins.keys())
 
     def since(column: str, moments: Mapping[str, datetime] = begins) -> Where:
         return whole | by_cluster({name: at_or_after(column, at) for name, at in moments.items()})
 
+    # checks read lines of logs, not outputs of tools
+    of_events = OF_LOGS & (is_null("ts") | since("ts")) if begins else OF_LOGS
+    asked = dict.fromkeys(looked_at, (names,)) | {"events": (names, of_events, list(schemas.columns("events")))}
+    read = run_concurrently(*(partial(store.read, name, *given) for name, given in asked.items()))
+    tables: dict[str, Frame] = dict(zip(looked_at, read, strict=True))
+    if not begins:
+        return _read_often(tables)
     reported = _reported(store, names)
     folded = set() if updated.topics is None else {(row["cluster"], row["topic"]) for row in to_dicts(updated.topics)}
     rows = [(*key, reported.get(key), key in folded) for key in sorted(reported.keys() | folded)]
@@ -330,7 +334,6 @@ def scope(store: RunTables, updated: Updated, clusters: Iterable[str], days: int
     for (name, _), at in reported.items():
         first[name] = min(first.get(name, at), at)
     conditions = {
-        "events": is_null("ts") | since("ts"),
         "coverage": is_null("hour") | since("hour"),
         "durability": whole
         | by_cluster({name: from_day("day", _day_from(at - timedelta(days + 1))) for name, at in begins.items()}),
@@ -711,14 +714,16 @@ def _write_deletions(store: RunTables, records: NewRecords, facts: Mapping[str, 
     whole = rebuilt | {name for name, one in facts.items() if one.kraft_since is not None and one.kraft_since >= 0}
     rows = [(name, *row) for name, one in facts.items() for row in kraft_topic_deletions(one)]
     by_topic = [name for name, one in facts.items() if name not in whole and one.kraft_since is None]
-    events, others = _recognised(store.read("events", whole, of_deletions)), None
+    columns = ["cluster", *EVENT_COLUMNS]
+    events, others = _recognised(store.read("events", whole, of_deletions, columns)), None
     if by_topic:
         new = [records.events, *([] if records.removed is None else [records.removed])]
         topics = computed(distinct(select(where(together(*new), of_clusters(by_topic) & of_deletions), *TOPIC)))
         others = store.read("topic_deletions", by_topic)
         if not is_empty(topics):
             others = lacking(others, topics, TOPIC)
-            events = together(events, _recognised(having(store.read("events", by_topic, of_deletions), topics, TOPIC)))
+            stored = store.read("events", by_topic, of_deletions, columns)
+            events = together(events, _recognised(having(stored, topics, TOPIC)))
         elif not rows and not whole:
             return
     by_name: dict[tuple[str, str], list[Event]] = {}

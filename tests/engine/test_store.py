@@ -477,6 +477,50 @@ def test_what_proves_something_is_found_however_old_it_is(spark, empty_tables, m
 
 
 @pytest.mark.spark
+@pytest.mark.parametrize("empty_tables", ["in a folder"], indirect=True)
+def test_events_that_are_asked_for_are_read_here_though_all_of_them_are_not(spark, empty_tables, monkeypatch):
+    tables = empty_tables("events")
+    told = [f"SELECT 'c' AS cluster, '{n}' AS record_id, {EVENT}" for n in (1, 2, 3)]
+    tables.append("events", spark.sql(" UNION ALL ".join(told)))
+    monkeypatch.setenv(IN_PROCESS, "2")
+
+    def read(condition: Where, **limits: int) -> Frame:
+        store = Store(spark, tables.root)
+        for name, value in limits.items():
+            setattr(store._delta_rs, name, value)
+        return store.read("events", ["c"], condition, ["cluster", "record_id"])
+
+    two, none = one_of("record_id", ("1", "2")), one_of("record_id", ("5",))
+    for condition, ids_read in ((two, ["1", "2"]), (none, [])):
+        assert isinstance(read(condition), pa.Table)
+        assert ids(read(condition)) == ids_read
+    # as many, but too long
+    assert not isinstance(read(two, most_bytes=1), pa.Table)
+    assert ids(read(two, most_bytes=1)) == ["1", "2"]
+
+
+@pytest.mark.spark
+def test_whether_a_table_is_there_is_known_without_spark(spark, tmp_path):
+    (tmp_path / "findings" / "_delta_log").mkdir(parents=True)
+    (tmp_path / "events").mkdir()
+    tables = Store(spark, tmp_path)
+    asked: list[str] = []
+
+    class Watched:
+        def sql(self, text: str) -> Any:
+            asked.append(text)
+            return spark.sql(text)
+
+    tables.spark = Watched()
+    assert not tables.exists("events")
+    assert not tables.exists("passed_over")
+    assert asked == []
+    # of a log that delta-rs cannot read Spark is asked
+    assert not tables.exists("findings")
+    assert len(asked) == 1
+
+
+@pytest.mark.spark
 def test_few_of_many_rows_are_read_here(spark, tables, monkeypatch):
     rows = spark.createDataFrame(
         [interval(cluster, 1, True) for cluster in "cde"], from_arrow_schema(tables.schema("partition_timeline"))

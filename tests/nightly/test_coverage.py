@@ -55,7 +55,11 @@ def passed_over(*hours: tuple[int | None, int | None]) -> pa.Table:
 
 
 def covered(*args: Any, **more: Any) -> list[dict[str, Any]]:
-    found = rows.to_dicts(coverage.coverage(*args, SCHEMA, **more))
+    """args: all events, all rows of `passed_over`, stored rows."""
+    given, again = list(args), more.get("again")
+    if again is not None:
+        given[:2] = [rows.where(one, again.contain(column)) for one, column in zip(args[:2], ("ts", "hour"), strict=True)]
+    found = rows.to_dicts(coverage.coverage(*given, SCHEMA, **more))
     return sorted(found, key=lambda row: (row["node"] or 0, row["hour"] or NOON - timedelta(days=1), row["logger"] or ""))
 
 
