@@ -16,6 +16,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import schemas
 from jobs.checking import contracts
 from jobs.checking.contracts import Rule, Violation, rules_of, sample_of
 from jobs.engine import Tables
@@ -196,10 +197,9 @@ def _site(folder: Path) -> dict[str, Any]:
 
 
 def _columns(table: str) -> list[str]:
-    """Return the columns that the expectations of a table read."""
-    return list(
-        dict.fromkeys(column for rule in rules_of(table) if rule.kind != "rows" for column in (*rule.shown, *rule.columns))
-    )
+    """Return the columns that the expectations of a table read, at least one."""
+    read = dict.fromkeys(column for rule in rules_of(table) if rule.kind != "rows" for column in (*rule.shown, *rule.columns))
+    return list(read) or list(schemas.columns(table))[:1]
 
 
 def _named(query: str, names: Mapping[str, str]) -> str:
@@ -211,8 +211,6 @@ def _named(query: str, names: Mapping[str, str]) -> str:
 def _expectation(rule: Rule, named: Callable[[str], str]) -> Any:
     """Return Great Expectations' expectation for a rule."""
     import great_expectations.expectations as gxe
-
-    import schemas
 
     texts: Any = {"meta": {"rule": rule.words}, "description": rule.words}
     if rule.kind == "required":

@@ -74,12 +74,13 @@ class Database:
         return other
 
     def view(self, name: str, rows: Any) -> None:
-        """Give rows a name. rows: a table, or a `Relation` of files that this database may read."""
-        if not isinstance(rows, pa.Table):
+        """Give rows a name. rows: a table, or a `Relation` over memory or over files that this database may read."""
+        table = rows if isinstance(rows, pa.Table) else rows.in_memory
+        if table is None:
             self._relate(name, rows)
             return
         with self._turn:
-            self._database.register(name, _with_moments(rows, pa.timestamp("us")))
+            self._database.register(name, _with_moments(table, pa.timestamp("us")))
 
     def _relate(self, name: str, rows: Any) -> None:
         """Gives the rows of a relation a name. They are read once, and kept in memory or in the spill folder; wide ones are read again by each query."""

@@ -24,7 +24,7 @@ from jobs.engine.literals import moment
 from jobs.engine.local import LocalTables
 from jobs.engine.pool import Pool
 from jobs.engine.relation import Relation
-from jobs.engine.rows import EVERY, Frame, Where, differing, in_clusters, is_known, of_clusters, where
+from jobs.engine.rows import EVERY, Frame, Where, differing, in_clusters, is_empty, is_known, of_clusters, where
 from jobs.engine.run_tables import (
     EVENT,
     GROWING,
@@ -437,4 +437,4 @@ def _have_same_rows(some: Relation | None, others: Relation) -> bool:
     """Return whether rows are the same, in any order."""
     if some is None:
         return others.is_empty()
-    return some.count() == others.count() and not differing(some, others, some.column_names).num_rows
+    return some.count() == others.count() and is_empty(differing(some, others, some.column_names))

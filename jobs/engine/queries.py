@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, Protocol
 import pyarrow as pa
 
 from jobs.engine import database, later, rows_of
-from jobs.engine.frames import in_process_rows
 from jobs.engine.relation import Relation, session
 from jobs.engine.rows import Frame, computed, in_memory_if_small, in_spark
 
@@ -49,13 +48,15 @@ def over(spark: SparkSession | None, frames: Iterable[Frame]) -> Queries:
     if spark is None:
         folder = next((one.folder for one in frames if isinstance(one, Relation) and one.folder), None)
         return database.Database() if folder is None else session(folder)
-    are_few = all(isinstance(one, pa.Table) and one.num_rows <= in_process_rows() for one in frames)
+    are_few = all(isinstance(one, pa.Table | Relation) for one in frames)
     return database.Database() if are_few else InSpark(spark)
 
 
 def read_often(rows: Frame) -> Frame:
-    """Return rows that many queries read, in memory where this process handles that many."""
-    return rows if isinstance(rows, Relation) else in_memory_if_small(rows)
+    """Return rows that many queries read: those of files as they are, others in memory where this process handles that many."""
+    if isinstance(rows, Relation):
+        return rows if rows.folder else computed(rows)
+    return in_memory_if_small(rows)
 
 
 class InSpark:

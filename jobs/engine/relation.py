@@ -54,6 +54,8 @@ class Relation:
         folder: in which all files are that it reads. given: name -> rows in memory.
         """
         self.sql, self.schema, self.folder, self.given = sql, schema, folder, dict(given or {})
+        # the rows themselves, where they are in memory
+        self.in_memory: pa.Table | None = None
 
     @classmethod
     def of(cls, rows: pa.Table | Relation) -> Relation:
@@ -61,7 +63,9 @@ class Relation:
         if isinstance(rows, Relation):
             return rows
         name = f"rows_{uuid.uuid4().hex}"
-        return cls(f"SELECT * FROM {name}", rows.schema, given={name: rows})
+        found = cls(f"SELECT * FROM {name}", rows.schema, given={name: rows})
+        found.in_memory = rows
+        return found
 
     @classmethod
     def of_files(cls, paths: Sequence[str], schema: pa.Schema, folder: str) -> Relation:
@@ -194,7 +198,7 @@ class Relation:
 
     def table(self) -> pa.Table:
         """Return the rows, in memory."""
-        return pa.Table.from_batches(self.batches(), self.schema)
+        return pa.Table.from_batches(self.batches(), self.schema) if self.in_memory is None else self.in_memory
 
     def count(self) -> int:
         """Return how many rows there are."""
@@ -202,11 +206,14 @@ class Relation:
 
     def is_empty(self) -> bool:
         """Return whether there is no row."""
+        if self.in_memory is not None:
+            return not self.in_memory.num_rows
         return not self.made(f"SELECT 1 AS one FROM ({self.sql}) LIMIT 1", pa.schema([("one", pa.int32())])).table().num_rows
 
     def mapped(self, function: Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]], schema: pa.Schema) -> pa.Table:
         """Return what a function makes of batches of the rows."""
-        return pa.Table.from_batches(function(self.batches()), schema)
+        batches = self.batches() if self.in_memory is None else self.in_memory.to_batches()
+        return pa.Table.from_batches(function(batches), schema)
 
     def groups(self, by: Sequence[str]) -> Iterator[tuple[tuple[Any, ...], list[dict[str, Any]]]]:
         """Yield the values of some columns, in order, and the rows that have them."""

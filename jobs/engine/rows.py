@@ -1,9 +1,11 @@
-"""One interface to rows: an Arrow table in this process, a query that DuckDB runs (`engine.relation`), or a Spark frame."""
+"""Operations on rows: a query that DuckDB runs in this process (`engine.relation`), or a frame of Spark.
+
+An operation takes rows of both kinds, and tables of Arrow. It returns a frame where one of them is a frame, else a relation.
+"""
 
 from __future__ import annotations
 
 import json
-from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -27,7 +29,7 @@ from jobs.engine.relation import Relation, sorted_key
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-# pa.Table, Relation or Spark's DataFrame; two of them have no type hints
+# Relation or Spark's DataFrame, which has no type hints; operations take tables of Arrow, too
 Frame: TypeAlias = Any
 Dicts: TypeAlias = list[dict[str, Any]]
 # (the values of some columns, rows of the one frame, rows of the other) -> rows without these columns
@@ -172,74 +174,6 @@ def met(rows: pa.Table, condition: Where) -> pa.ChunkedArray:
     return pc.fill_null(are_met, False)
 
 
-# -- operations ------------------------------------------------------------------------------------------------
-
-
-def where(rows: Frame, condition: Where) -> Frame:
-    """Return the rows that meet a condition."""
-    if isinstance(rows, pa.Table):
-        return rows.filter(condition.arrow)
-    return rows if condition == EVERY else rows.filter(condition.sql)
-
-
-def select(rows: Frame, *columns: str, **renamed: str) -> Frame:
-    """Return some columns of the rows. renamed: new name -> column, behind the others."""
-    if isinstance(rows, pa.Table):
-        return pa.table([rows[name] for name in (*columns, *renamed.values())], names=[*columns, *renamed])
-    if isinstance(rows, Relation):
-        return rows.select(*columns, **renamed)
-    return rows.select(*columns, *(F.col(column).alias(name) for name, column in renamed.items()))
-
-
-def together(one: Frame, *others: Frame) -> Frame:
-    """Return the rows of all, columns by name and of the types of the first."""
-    found = one
-    for other in others:
-        if isinstance(found, pa.Table) and isinstance(other, pa.Table):
-            found = pa.concat_tables([found, other.select(found.column_names).cast(found.schema)])
-        elif isinstance(found, Relation) or isinstance(other, Relation):
-            found = Relation.of(found).union(Relation.of(other))
-        else:
-            spark = (found if not isinstance(found, pa.Table) else other).sparkSession
-            found = in_spark(spark, found).unionByName(in_spark(spark, other))
-    return found
-
-
-def distinct(rows: Frame) -> Frame:
-    """Return each row once. Rows in memory may have no column of lists."""
-    return rows.group_by(rows.column_names).aggregate([]) if isinstance(rows, pa.Table) else rows.distinct()
-
-
-def is_empty(rows: Frame) -> bool:
-    """Return whether there is no row."""
-    if isinstance(rows, pa.Table):
-        return not rows.num_rows
-    return rows.is_empty() if isinstance(rows, Relation) else rows.isEmpty()
-
-
-def having(rows: Frame, keys: Frame, on: Sequence[str]) -> Frame:
-    """Return the rows whose values of some columns are among those of others."""
-    return _matched(rows, keys, on, "left_semi")
-
-
-def lacking(rows: Frame, keys: Frame, on: Sequence[str]) -> Frame:
-    """Return the rows whose values of some columns are not among those of others."""
-    return _matched(rows, keys, on, "left_anti")
-
-
-def _matched(rows: Frame, keys: Frame, on: Sequence[str], how: str) -> Frame:
-    if isinstance(keys, pa.Table) and not keys.num_rows:
-        return where(rows, NONE) if how == "left_semi" else rows
-    if isinstance(rows, pa.Table) and isinstance(keys, pa.Table):
-        are_there = among(rows, keys, on)
-        return rows.filter(are_there if how == "left_semi" else pc.invert(are_there))
-    if isinstance(rows, Relation) or isinstance(keys, Relation):
-        return Relation.of(rows).matched(Relation.of(keys), on, "SEMI" if how == "left_semi" else "ANTI")
-    spark = (rows if not isinstance(rows, pa.Table) else keys).sparkSession
-    others = in_spark(spark, select(keys, *on)).distinct()
-    return in_spark(spark, rows).join(F.broadcast(others), list(on), how)
-
-
 def among(rows: pa.Table, keys: pa.Table, on: Sequence[str]) -> pa.Array:
     """Return whether the values of some columns are among those of others, row by row; a null is like no other."""
     some, wanted = (zip(*(one[name].to_pylist() for name in on), strict=True) for one in (rows, keys))
@@ -247,82 +181,115 @@ def among(rows: pa.Table, keys: pa.Table, on: Sequence[str]) -> pa.Array:
     return pa.array([key in listed for key in some], pa.bool_())
 
 
+# -- operations ------------------------------------------------------------------------------------------------
+
+
+def _alike(*some: Frame) -> list[Any]:
+    """Return rows as frames where one of them is a frame, else as relations."""
+    spark = next((one.sparkSession for one in some if not isinstance(one, pa.Table | Relation)), None)
+    return [Relation.of(one) if spark is None else in_spark(spark, one) for one in some]
+
+
+def where(rows: Frame, condition: Where) -> Frame:
+    """Return the rows that meet a condition."""
+    (one,) = _alike(rows)
+    return one if condition == EVERY else one.filter(condition.sql)
+
+
+def select(rows: Frame, *columns: str, **renamed: str) -> Frame:
+    """Return some columns of the rows. renamed: new name -> column, behind the others."""
+    (one,) = _alike(rows)
+    if isinstance(one, Relation):
+        return one.select(*columns, **renamed)
+    return one.select(*columns, *(F.col(column).alias(name) for name, column in renamed.items()))
+
+
+def together(*some: Frame) -> Frame:
+    """Return the rows of all, columns by name and of the types of the first."""
+    alike = _alike(*some)
+    return reduce(lambda one, other: one.union(other) if isinstance(one, Relation) else one.unionByName(other), alike)
+
+
+def distinct(rows: Frame) -> Frame:
+    """Return each row once."""
+    return _alike(rows)[0].distinct()
+
+
+def is_empty(rows: Frame) -> bool:
+    """Return whether there is no row."""
+    (one,) = _alike(rows)
+    return one.is_empty() if isinstance(one, Relation) else one.isEmpty()
+
+
+def having(rows: Frame, keys: Frame, on: Sequence[str]) -> Frame:
+    """Return the rows whose values of some columns are among those of others."""
+    return _matched(rows, keys, on, "SEMI")
+
+
+def lacking(rows: Frame, keys: Frame, on: Sequence[str]) -> Frame:
+    """Return the rows whose values of some columns are not among those of others."""
+    return _matched(rows, keys, on, "ANTI")
+
+
+def _matched(rows: Frame, keys: Frame, on: Sequence[str], how: str) -> Frame:
+    one, others = _alike(rows, keys)
+    if isinstance(one, Relation):
+        return one.matched(others, on, how)
+    return one.join(F.broadcast(others.select(*on).distinct()), list(on), f"left_{how.lower()}")
+
+
 def marked(rows: Frame, keys: Frame, on: Sequence[str], name: str) -> Frame:
     """Return the rows with a column that says whether their values of some columns are among those of others."""
-    if isinstance(rows, pa.Table) and isinstance(keys, pa.Table):
-        return rows.append_column(name, among(rows, keys, on))
-    if isinstance(rows, Relation) or isinstance(keys, Relation):
-        return Relation.of(rows).marked(Relation.of(keys), on, name)
-    spark = (rows if not isinstance(rows, pa.Table) else keys).sparkSession
-    others = in_spark(spark, select(keys, *on)).distinct().withColumn(name, F.lit(True))
-    return in_spark(spark, rows).join(F.broadcast(others), list(on), "left").withColumn(name, F.coalesce(name, F.lit(False)))
+    one, others = _alike(rows, keys)
+    if isinstance(one, Relation):
+        return one.marked(others, on, name)
+    wanted = F.broadcast(others.select(*on).distinct().withColumn(name, F.lit(True)))
+    return one.join(wanted, list(on), "left").withColumn(name, F.coalesce(name, F.lit(False)))
 
 
 def marked_with_any(rows: Frame, column: str, values: Collection[int], name: str) -> Frame:
     """Return the rows with a column that says whether a list of theirs contains one of some values."""
-    if isinstance(rows, pa.Table):
-        wanted = frozenset(values)
-        return rows.append_column(
-            name, pa.array([not wanted.isdisjoint(some or ()) for some in rows[column].to_pylist()], pa.bool_())
-        )
-    if isinstance(rows, Relation):
+    (one,) = _alike(rows)
+    if isinstance(one, Relation):
         listed = ", ".join(map(str, sorted(values)))
-        return rows.with_column(name, pa.bool_(), f"coalesce(list_has_any({identifier(column)}, [{listed}]), false)")
+        return one.with_column(name, pa.bool_(), f"coalesce(list_has_any({identifier(column)}, [{listed}]), false)")
     some = F.array(*map(F.lit, sorted(values)))
-    return rows.withColumn(name, F.coalesce(F.arrays_overlap(column, some), F.lit(False)))
+    return one.withColumn(name, F.coalesce(F.arrays_overlap(column, some), F.lit(False)))
 
 
 def looked_up(rows: Frame, known: pa.Table, on: Sequence[str]) -> Frame:
     """Return the rows joined to a table that has their values of some columns once or not at all."""
-    if isinstance(rows, Relation):
-        return rows.looked_up(Relation.of(known), on)
-    if not isinstance(rows, pa.Table):
-        return rows.join(F.broadcast(framed(rows.sparkSession, known)), list(on), "left")
-    places = {key: at for at, key in enumerate(zip(*(known[name].to_pylist() for name in on), strict=True))}
-    wanted = zip(*(rows[name].to_pylist() for name in on), strict=True)
-    found = known.take(pa.array([places.get(key) for key in wanted], pa.int64()))
-    for name in known.column_names:
-        if name not in on:
-            rows = rows.append_column(name, found[name])
-    return rows
+    one, others = _alike(rows, known)
+    return one.looked_up(others, on) if isinstance(one, Relation) else one.join(F.broadcast(others), list(on), "left")
 
 
 def in_microseconds(rows: Frame, *columns: str) -> Frame:
     """Return the rows with moments as microseconds since 1970."""
+    (one,) = _alike(rows)
     for name in columns:
-        if isinstance(rows, pa.Table):
-            rows = rows.set_column(rows.schema.get_field_index(name), name, rows[name].cast(pa.int64()))
-        elif isinstance(rows, Relation):
-            rows = rows.with_column(name, pa.int64(), f"epoch_us({identifier(name)})")
+        if isinstance(one, Relation):
+            one = one.with_column(name, pa.int64(), f"epoch_us({identifier(name)})")
         else:
-            rows = rows.withColumn(name, F.unix_micros(name))
-    return rows
+            one = one.withColumn(name, F.unix_micros(name))
+    return one
 
 
 def with_values(rows: Frame, **values: Any) -> Frame:
     """Return the rows with one value in a column, which may be new."""
+    (one,) = _alike(rows)
     for name, value in values.items():
-        if isinstance(rows, pa.Table):
-            same = pa.array([value] * rows.num_rows, pa.scalar(value).type)
-            at = rows.schema.get_field_index(name)
-            rows = rows.append_column(name, same) if at < 0 else rows.set_column(at, name, same)
-        elif isinstance(rows, Relation):
+        if isinstance(one, Relation):
             literal = in_duckdb(value) if isinstance(value, str) else json.dumps(value)
-            rows = rows.with_column(name, pa.scalar(value).type, literal)
+            one = one.with_column(name, pa.scalar(value).type, literal)
         else:
-            rows = rows.withColumn(name, F.lit(value))
-    return rows
+            one = one.withColumn(name, F.lit(value))
+    return one
 
 
 def unpacked(rows: Frame, struct: str, *columns: str) -> Frame:
     """Return the columns of the rows, and the fields of a struct of theirs."""
-    if isinstance(rows, pa.Table):
-        fields = rows.select([struct]).flatten()
-        names = [name.removeprefix(f"{struct}.") for name in fields.column_names]
-        return pa.table([*(rows[name] for name in columns), *fields.columns], names=[*columns, *names])
-    if isinstance(rows, Relation):
-        return rows.unpacked(struct, *columns)
-    return rows.select(*columns, f"{struct}.*")
+    (one,) = _alike(rows)
+    return one.unpacked(struct, *columns) if isinstance(one, Relation) else one.select(*columns, f"{struct}.*")
 
 
 def column_names(rows: Frame) -> list[str]:
@@ -332,70 +299,52 @@ def column_names(rows: Frame) -> list[str]:
 
 def coalesced(rows: Frame, name: str, column: str, other: str) -> Frame:
     """Return the rows with a text: that of a column, or of another column where the first is null."""
-    if isinstance(rows, pa.Table):
-        return rows.append_column(name, pc.coalesce(rows[column], rows[other]))
-    if isinstance(rows, Relation):
-        return rows.with_column(name, pa.string(), f"coalesce({identifier(column)}, {identifier(other)})")
-    return rows.withColumn(name, F.coalesce(column, other))
+    (one,) = _alike(rows)
+    if isinstance(one, Relation):
+        return one.with_column(name, pa.string(), f"coalesce({identifier(column)}, {identifier(other)})")
+    return one.withColumn(name, F.coalesce(column, other))
 
 
 def extremes(rows: Frame, by: Sequence[str], column: str) -> list[dict[str, Any]]:
     """Return the smallest and the largest value of a column, as first and last, by other columns."""
-    if isinstance(rows, Relation):
-        names = ", ".join(map(identifier, by))
-        schema = pa.schema(
-            [*(rows.schema.field(one) for one in by), *((end, rows.schema.field(column).type) for end in ("first", "last"))]
-        )
-        sql = f"SELECT {names}, min({identifier(column)}) AS first, max({identifier(column)}) AS last FROM ({rows.sql}) GROUP BY {names}"
-        return rows.made(sql, schema).table().to_pylist()
-    if isinstance(rows, pa.Table):
-        ends = rows.group_by(list(by)).aggregate([(column, "min"), (column, "max")])
-        return to_dicts(select(ends, *by, first=f"{column}_min", last=f"{column}_max"))
-    return to_dicts(rows.groupBy(*by).agg(F.min(column).alias("first"), F.max(column).alias("last")))
+    (one,) = _alike(rows)
+    if not isinstance(one, Relation):
+        return to_dicts(one.groupBy(*by).agg(F.min(column).alias("first"), F.max(column).alias("last")))
+    names, kinds = ", ".join(map(identifier, by)), one.schema
+    schema = pa.schema([*map(kinds.field, by), *((end, kinds.field(column).type) for end in ("first", "last"))])
+    sql = (
+        f"SELECT {names}, min({identifier(column)}) AS first, max({identifier(column)}) AS last FROM ({one.sql}) GROUP BY {names}"
+    )
+    return one.made(sql, schema).table().to_pylist()
 
 
 def span(rows: Frame, moment: str, column: str) -> dict[str, Any]:
     """Return how many rows have a column (count) and no moment (undated), and the first and last hour of the moments, UTC without a zone."""
-    if isinstance(rows, Relation):
+    (one,) = _alike(rows)
+    if isinstance(one, Relation):
         ends = {end: f"date_trunc('hour', {which}({moment}))" for end, which in (("first", "min"), ("last", "max"))}
-        found = rows.summed(count=f"count({column})", undated=f"count(*) - count({moment})", **ends)
+        found = one.summed(count=f"count({column})", undated=f"count(*) - count({moment})", **ends)
         return found | {end: found[end] and found[end].replace(tzinfo=None) for end in ends}
-    if isinstance(rows, pa.Table):
-        found = pc.min_max(pc.floor_temporal(rows[moment], unit="hour")).as_py()
-        first, last = (found[end] and found[end].replace(tzinfo=None) for end in ("min", "max"))
-        count = rows.num_rows - rows[column].null_count
-        return {"count": count, "undated": rows[moment].null_count, "first": first, "last": last}
     hour = F.date_trunc("hour", moment)
     asked = [F.min(hour).alias("first"), F.max(hour).alias("last"), F.count_if(F.col(moment).isNull()).alias("undated")]
-    return rows.agg(F.count(column).alias("count"), *asked).first().asDict()
+    return one.agg(F.count(column).alias("count"), *asked).first().asDict()
 
 
 def differing(some: Frame, others: Frame, keys: Sequence[str]) -> Frame:
-    """Return the keys of rows that one side has more often than the other."""
-    if isinstance(some, Relation) or isinstance(others, Relation):
-        one, other = Relation.of(some), Relation.of(others).select(*column_names(some))
+    """Return the keys of rows that one side has more often than the other, computed once."""
+    one, other = _alike(some, select(others, *column_names(some)))
+    if isinstance(one, Relation):
         changed = [f"(({a.sql}) EXCEPT ALL ({b.sql}))" for a, b in ((one, other), (other, one))]
-        return one.made(" UNION ALL ".join(changed), one.schema, other).select(*keys).distinct().table()
-    names = column_names(some)
-    if isinstance(some, pa.Table) and isinstance(others, pa.Table):
-        both = together(some, others)
-        texts = [repr(row) for row in both.to_pylist()]
-        more = Counter(texts[: some.num_rows])
-        more.subtract(texts[some.num_rows :])
-        return distinct(both.filter(pa.array([more[text] != 0 for text in texts], pa.bool_())).select(list(keys)))
-    spark = (some if not isinstance(some, pa.Table) else others).sparkSession
-    one_more, one_less = in_spark(spark, some).withColumn("more", F.lit(1)), in_spark(spark, others).withColumn("more", F.lit(-1))
-    counted = one_more.unionByName(one_less).groupBy(*names).agg(F.sum("more").alias("more")).filter("more <> 0")
+        return computed(one.made(" UNION ALL ".join(changed), one.schema, other).select(*keys).distinct())
+    both = one.withColumn("more", F.lit(1)).unionByName(other.withColumn("more", F.lit(-1)))
+    counted = both.groupBy(*one.columns).agg(F.sum("more").alias("more")).filter("more <> 0")
     return computed(counted.select(*keys).distinct())
 
 
 def by_batch(rows: Frame, function: OfBatches, schema: pa.Schema) -> Frame:
     """Return what a function returns for batches of the rows, computed in this process or by Spark's workers."""
-    if isinstance(rows, pa.Table):
-        return pa.Table.from_batches(function(rows.to_batches()), schema)
-    if isinstance(rows, Relation):
-        return rows.mapped(function, schema)
-    return by_workers(rows, function, schema)
+    (one,) = _alike(rows)
+    return Relation.of(one.mapped(function, schema)) if isinstance(one, Relation) else by_workers(one, function, schema)
 
 
 def mapped(rows: Frame, function: Callable[[dict[str, Any]], Iterable[Mapping[str, Any]]], schema: pa.Schema) -> Frame:
@@ -418,23 +367,18 @@ def map_groups(one: Frame, other: Frame, by: Sequence[str], fold: Fold, schema: 
         rows = folded(tuple(value.as_py() for value in key), some.to_pylist(), others.to_pylist())
         return pa.Table.from_pylist(rows, schema=schema)
 
-    if isinstance(one, Relation) or isinstance(other, Relation):
-        return _folded_in_order(Relation.of(one), Relation.of(other), by, folded, schema)
-    one, other = run_concurrently(*(partial(in_memory_if_small, frame) for frame in (one, other)))
-    if isinstance(one, pa.Table) and isinstance(other, pa.Table):
-        some, others = (_grouped(table, by) for table in (one, other))
-        rows = [row for key in {**some, **others} for row in folded(key, some.get(key, []), others.get(key, []))]
-        return pa.Table.from_pylist(rows, schema=schema)
-    spark = (one if not isinstance(one, pa.Table) else other).sparkSession
+    left, right = _alike(*run_concurrently(*(partial(in_memory_if_small, rows) for rows in (one, other))))
+    if isinstance(left, Relation):
+        return _folded_in_order(left, right, by, folded, schema)
     # new names, because both sides may derive from one frame
-    left, right = (frame.toDF(*frame.columns) for frame in (in_spark(spark, one), in_spark(spark, other)))
+    left, right = (frame.toDF(*frame.columns) for frame in (left, right))
     return left.groupBy(*by).cogroup(right.groupBy(*by)).applyInArrow(of_worker, arrow.from_arrow_schema(schema))
 
 
 def _folded_in_order(
     one: Relation, other: Relation, by: Sequence[str], folded: Callable[[tuple[Any, ...], Dicts, Dicts], Dicts], schema: pa.Schema
-) -> pa.Table:
-    """Yield what a function returns for the groups of both. Groups are read in order, so that one of each is in memory."""
+) -> Relation:
+    """Return what a function returns for the groups of both. Groups are read in order, so that one of each is in memory."""
     sides = [one.groups(by), other.groups(by)]
     heads = [next(side, None) for side in sides]
     folded_rows, rows = [schema.empty_table()], []
@@ -450,45 +394,39 @@ def _folded_in_order(
         if len(rows) >= BATCH:
             folded_rows.append(pa.Table.from_pylist(rows, schema=schema))
             rows = []
-    return pa.concat_tables([*folded_rows, pa.Table.from_pylist(rows, schema=schema)])
-
-
-def _grouped(table: pa.Table, by: Sequence[str]) -> dict[tuple[Any, ...], Dicts]:
-    found: dict[tuple[Any, ...], Dicts] = {}
-    for row in table.to_pylist():
-        found.setdefault(tuple(row[name] for name in by), []).append(row)
-    return found
+    return Relation.of(pa.concat_tables([*folded_rows, pa.Table.from_pylist(rows, schema=schema)]))
 
 
 def computed(rows: Frame) -> Frame:
     """Return the rows, computed once."""
-    if isinstance(rows, Relation):
-        return Relation.of(rows.table())
-    if isinstance(rows, pa.Table):
-        return rows
-    few = small_table(rows)
+    (one,) = _alike(rows)
+    if isinstance(one, Relation):
+        return Relation.of(one.table())
+    few = small_table(one)
     # not persist: a query over a plan with lambdas does not find its cached rows
-    return rows.localCheckpoint(eager=False) if few is None else few
+    return one.localCheckpoint(eager=False) if few is None else Relation.of(few)
 
 
 def table_if_small(rows: Frame) -> pa.Table | None:
     """Return the rows in memory where this process handles that many, else None."""
-    if not isinstance(rows, pa.Table):
+    if not isinstance(rows, pa.Table | Relation):
         return small_table(rows)
-    return rows if rows.num_rows <= in_process_rows() else None
+    few = to_table(rows)
+    return few if few.num_rows <= in_process_rows() else None
 
 
 def in_memory_if_small(rows: Frame) -> Frame:
-    """Return rows of Spark in memory where this process handles that many, else unchanged."""
-    few = None if isinstance(rows, pa.Table) else small_table(rows)
-    return rows if few is None else few
+    """Return a frame of Spark as a relation where this process handles that many rows, else unchanged."""
+    few = None if isinstance(rows, pa.Table | Relation) else small_table(rows)
+    return rows if few is None else Relation.of(few)
 
 
 def in_spark(spark: SparkSession, rows: Frame) -> DataFrame:
     """Return the rows as a frame."""
-    if not isinstance(rows, pa.Table):
+    if not isinstance(rows, pa.Table | Relation):
         return rows
-    return framed(spark, rows) if rows.num_rows <= ROWS_IN_PLAN else framed(spark, rows).localCheckpoint(eager=False)
+    few = to_table(rows)
+    return framed(spark, few) if few.num_rows <= ROWS_IN_PLAN else framed(spark, few).localCheckpoint(eager=False)
 
 
 def to_dicts(rows: Frame) -> list[dict[str, Any]]:

@@ -27,6 +27,7 @@ from jobs.engine.rows import (
     Where,
     distinct,
     having,
+    is_empty,
     is_null,
     is_true,
     lacking,
@@ -449,7 +450,7 @@ class RunTables(ABC):
             passed = rereading.passed_over(to_table(where(changes, one_of(rereading.CHANGE, [rereading.OUT_OF_SCOPE]))))
             if passed.num_rows:
                 known = to_table(self.read("passed_over", set(passed["cluster"].to_pylist()), EVERY, list(KEYS["passed_over"])))
-                if (new := lacking(passed, known, KEYS["passed_over"])).num_rows:
+                if not is_empty(new := lacking(passed, known, KEYS["passed_over"])):
                     self.append("passed_over", new)
             self.guard()
             self._merge_changes(where(changes, ~one_of(rereading.CHANGE, [rereading.OUT_OF_SCOPE])))
@@ -468,7 +469,7 @@ class RunTables(ABC):
             landed = to_table(self.read("events", clusters, is_first() & one_of("logger", full), columns))
             numbers = [first_bytes(bytes.fromhex(one)) for one in landed["record_id"].to_pylist()]
             both = pa.table({"cluster": landed["cluster"], "record": pa.array(numbers, pa.int64())})
-            both_tables = having(counted, both, KEYS["passed_over"])
+            both_tables = to_table(having(counted, both, KEYS["passed_over"]))
             if both_tables.num_rows:
                 # their hours are counted again
                 self.delete(upgrade.FACTS, of_clusters(set(both_tables["cluster"].to_pylist())))

@@ -22,15 +22,16 @@ from jobs.engine.delta_rs import DeltaRsTables, Filters, aligned, files_of, voca
 from jobs.engine.frames import by_workers, framed, in_process_rows, of_rows, small_table
 from jobs.engine.later import errors, gateway
 from jobs.engine.later import functions as F
+from jobs.engine.relation import Relation
 from jobs.engine.rows import (
     EVERY,
     Frame,
     Where,
     among,
     any_of,
+    column_names,
     distinct,
     in_clusters,
-    in_memory_if_small,
     in_spark,
     is_known,
     lacking,
@@ -138,7 +139,7 @@ class Cached:
         if self.in_memory is None:
             return self.rows.filter(in_clusters(clusters))
         if clusters not in self.parts:
-            found = where(self.in_memory, of_clusters(clusters))
+            found = self.in_memory.filter(of_clusters(clusters).arrow)
             is_all = found.num_rows == self.in_memory.num_rows
             self.parts[clusters] = self.rows if is_all else in_spark(self.spark, found)
         return self.parts[clusters]
@@ -186,7 +187,7 @@ class Store(RunTables):
 
     def _examined_versions(self, names: Sequence[str]) -> dict[str, Any]:
         """Return the newest value of some columns of `cluster_facts`."""
-        rows = to_table(select(self.whole(upgrade.FACTS), *names))
+        rows = to_table(self.whole(upgrade.FACTS))
         return {name: pc.max(rows[name]).as_py() for name in names}
 
     def _count_doubled(self, table: str) -> int:
@@ -378,22 +379,22 @@ class Store(RunTables):
         condition: Where = EVERY,
         columns: Sequence[str] | None = None,
     ) -> Frame:
-        """Return the rows of some clusters for which a condition holds, as an Arrow table where they are few. columns: None: all."""
+        """Return the rows of some clusters for which a condition holds; a relation where they are few. columns: None: all."""
         names = frozenset(clusters)
         is_nothing = table in self._created or not names
         small = table_schema(table).empty_table() if is_nothing else self._rows_in_cache(table, names).in_memory
         if small is not None:
-            found: Frame = where(small, of_clusters(names) & condition)
+            found: Frame = Relation.of(small.filter((of_clusters(names) & condition).arrow))
         else:
             is_searched = columns is not None and condition != EVERY
             known = self._found(table, names, columns or (), condition.arrow) if is_searched else None
-            found = where(self.rows_of(table, names), condition) if known is None else known
+            found = where(self.rows_of(table, names), condition) if known is None else Relation.of(known)
         return found if columns is None else select(found, *columns)
 
     def whole(self, table: str) -> Frame:
         """Return all rows of a small table."""
         cached = self._rows_in_cache(table, frozenset())
-        return cached.in_memory if cached.is_whole and cached.in_memory is not None else self.table(table)
+        return Relation.of(cached.in_memory) if cached.is_whole and cached.in_memory is not None else self.table(table)
 
     def _rows_in_cache(self, table: str, names: frozenset[str]) -> Cached:
         """Return the rows of at least these clusters."""
@@ -455,7 +456,7 @@ class Store(RunTables):
         if not self.is_in_memory(table, names) and (small := table_if_small(distinct(select(values, column)))) is not None:
             where = pc.field(column).isin(small[column].combine_chunks())
             if (found := self._found(table, names, wanted, where)) is not None:
-                return found
+                return Relation.of(found)
         return self.read(table, names, EVERY, columns)
 
     def rows_that_have(self, table: str, clusters: Iterable[str], column: str, columns: Sequence[str]) -> pa.Table:
@@ -490,8 +491,8 @@ class Store(RunTables):
 
     def summed(self, events: Frame) -> dict[str, ClusterEvidence]:
         """Return, by cluster, the evidence in its events: in this process where they are few, else by Spark's workers."""
-        if isinstance(events, pa.Table):
-            return folding.evidence_by_cluster(events.to_batches(), EVENT_COLUMNS)
+        if isinstance(events, Relation):
+            return folding.evidence_by_cluster(events.batches(), EVENT_COLUMNS)
 
         def of_part(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             found = folding.evidence_by_cluster(batches, EVENT_COLUMNS)
@@ -505,14 +506,15 @@ class Store(RunTables):
 
     def folded(self, keyed: Frame, states: Frame, facts: Mapping[str, ClusterFacts], at_once: int | None) -> Frame:
         """Fold partitions: in this process where they are few, else by Spark's workers."""
-        events = in_memory_if_small(keyed)
-        small = table_if_small(states) if isinstance(events, pa.Table) else None
-        if small is not None:
+        events = table_if_small(keyed)
+        small = table_if_small(states) if events is not None else None
+        if events is not None and small is not None:
             both = pa.concat_tables([aligned(some, folding.INPUT) for some in (events, small)])
-            if both.num_rows <= self._most_rows:
-                batches = folding.fold_groups(folding.in_groups(both, folding.GROUP), EVENT_COLUMNS, facts, at_once)
-                return pa.Table.from_batches(batches, folding.OUTPUT)
-        rows = in_spark(self.spark, events).unionByName(in_spark(self.spark, states), allowMissingColumns=True)
+            batches = folding.fold_groups(folding.in_groups(both, folding.GROUP), EVENT_COLUMNS, facts, at_once)
+            return Relation.of(pa.Table.from_batches(batches, folding.OUTPUT))
+        rows = in_spark(self.spark, keyed if events is None else events).unionByName(
+            in_spark(self.spark, states), allowMissingColumns=True
+        )
         given = dict(facts)
         for one in given.values():
             one.by_number  # noqa: B018  # computed once, not by every worker
@@ -522,13 +524,14 @@ class Store(RunTables):
             grouped, lambda batches: folding.fold_groups(batches, EVENT_COLUMNS, given, at_once), folding.OUTPUT_DDL
         ).localCheckpoint()
 
-    def append(self, table: str, rows: DataFrame | pa.Table, after: int | None = None) -> None:
+    def append(self, table: str, rows: Frame, after: int | None = None) -> None:
         """Add rows; columns by name, those that they have not are null.
 
         after: only where nobody has appended since that commit of the table; else raises Conflict, and nothing is added.
         """
         self.guard()
-        if isinstance(rows, pa.Table):
+        if isinstance(rows, pa.Table | Relation):
+            rows = to_table(rows)
             if table not in LANDED:  # only filled columns are written
                 rows = aligned(rows, table_schema(table))
             if self._delta_rs is not None and rows.num_rows <= self._most_rows and self._delta_rs.append(table, rows, after):
@@ -573,11 +576,11 @@ class Store(RunTables):
         is_new = table in self._created
         before = None if is_new and self._delta_rs is None else self._rows_in_cache(table, names)
         small: Any
-        if not isinstance(rows, pa.Table):
+        if not isinstance(rows, pa.Table | Relation):
             new = _by_name(table, rows)
             small = None if table in self._too_large else small_table(new)
         else:
-            small = aligned(rows, table_schema(table))
+            small = aligned(to_table(rows), table_schema(table))
         goes = of_clusters(names) & condition
         if before is not None and before.is_whole and small is not None and small.num_rows <= self._most_rows:
             replaced = met(before.in_memory, goes)
@@ -591,7 +594,7 @@ class Store(RunTables):
             with refused(table):
                 new.write.format("delta").mode("append").save(self.path(table))
         else:
-            if small is not None and before.in_memory is not None and _are_same(small, where(before.in_memory, goes)):
+            if small is not None and before.in_memory is not None and _are_same(small, before.in_memory.filter(goes.arrow)):
                 return
             with refused(table):
                 new.write.format("delta").mode("overwrite").option("replaceWhere", goes.sql).save(self.path(table))
@@ -651,7 +654,8 @@ class Store(RunTables):
         touched = self._found(table, clusters, new.column_names, is_touched & open_ones)
         if touched is None:
             return False
-        rewritten = pa.concat_tables([aligned(lacking(touched, keys, PARTITION_KEY), new.schema), new])
+        others = touched.filter(pc.invert(among(touched, keys, PARTITION_KEY)))
+        rewritten = pa.concat_tables([aligned(others, new.schema), new])
         settled = {"settled": False} if may_settle else {}
         staying = [({"cluster": name, **settled}, ~is_touched) for name in sorted(clusters)]
         if not self._delta_rs.overwrite(table, rewritten, files_of(clusters, keeps_settled=may_settle), staying):
@@ -675,7 +679,7 @@ class Store(RunTables):
         again = stay
         if schemas.partition_columns(table):
             of = files_of(names, keeps_settled=keeps_settled)
-            again = where(stay, of_clusters(names))
+            again = stay.filter(of_clusters(names).arrow)
             if keeps_settled:
                 again = again.filter(pc.invert(again["settled"]))
         if not self._delta_rs.overwrite(table, pa.concat_tables([again, new]), of):
@@ -702,10 +706,10 @@ class Store(RunTables):
     def delete_matching(self, table: str, condition: Where, keys: Frame) -> None:
         """Remove the rows for which a condition holds and whose values are among those of keys."""
         self.guard()
-        names = keys.column_names if isinstance(keys, pa.Table) else keys.columns
+        names = column_names(keys)
         cached = self._whole_in_cache(table)
-        if cached is not None and isinstance(keys, pa.Table):
-            removed = pc.and_(met(cached.in_memory, condition), among(cached.in_memory, keys, names))
+        if cached is not None and isinstance(keys, pa.Table | Relation):
+            removed = pc.and_(met(cached.in_memory, condition), among(cached.in_memory, to_table(keys), names))
             if self._is_deleted_by_delta_rs(table, cached, removed):
                 return
         self._merge(table, F.broadcast(in_spark(self.spark, keys)), names, condition, "WHEN MATCHED THEN DELETE")
@@ -714,10 +718,9 @@ class Store(RunTables):
     def set_matching(self, table: str, condition: Where, values: Frame, keys: Sequence[str]) -> None:
         """Update rows from those with the same keys. condition: holds for all of them, so that files are skipped."""
         self.guard()
-        names = values.column_names if isinstance(values, pa.Table) else values.columns
-        others = [name for name in names if name not in keys]
-        is_small = isinstance(values, pa.Table) and self._whole_in_cache(table) is not None
-        if not is_small or self._delta_rs is None or not self._delta_rs.set_matching(table, values, keys, others):
+        others = [name for name in column_names(values) if name not in keys]
+        is_small = isinstance(values, pa.Table | Relation) and self._whole_in_cache(table) is not None
+        if not is_small or self._delta_rs is None or not self._delta_rs.set_matching(table, to_table(values), keys, others):
             assignments = ", ".join(f"{name} = new_{name}" for name in others)
             self._merge(table, values, keys, condition, f"WHEN MATCHED THEN UPDATE SET {assignments}")
         self._is_written(table)
@@ -745,7 +748,8 @@ class Store(RunTables):
             )
         # as deleted rows, not as replaced files: the change data feed then names the removed rows only
         keys = list(KEYS[table])
-        if not self._delta_rs.delete_matching(table, distinct(cached.in_memory.filter(removed).select(keys)), keys):
+        doubled = cached.in_memory.filter(removed).select(keys)
+        if not self._delta_rs.delete_matching(table, doubled.group_by(keys).aggregate([]), keys):
             return False
         self._is_written(table)
         return True
@@ -775,8 +779,7 @@ class Store(RunTables):
         """
         little = None if self._delta_rs is None else self._delta_rs.changes(table, after)
         if little is not None:
-            found = changes_of(*little)
-            return Changes(to_table(found.inserted), None if found.deleted is None else to_table(found.deleted), found.version)
+            return changes_of(*little)
         feed = self._change_feed(table, after)
         if feed is None:
             return None

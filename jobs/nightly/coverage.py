@@ -114,7 +114,8 @@ def _summed(keys: Sequence[pa.Array], **counted: pa.Array) -> list[pa.RecordBatc
     counts = [counted.get(name, pa.array([name == "records"] * rows, pa.bool_())) for name in PARTS.names[len(keys) :]]
     table = pa.table([*keys, *(pc.cast(one, pa.int64()) for one in counts)], names=PARTS.names)
     sums = table.group_by(names).aggregate([(name, "sum") for name in PARTS.names[len(keys) :]])
-    return select(sums, *names, **{name: f"{name}_sum" for name in PARTS.names[len(keys) :]}).cast(PARTS).to_batches()
+    summed = [*(sums[name] for name in names), *(sums[f"{name}_sum"] for name in PARTS.names[len(keys) :])]
+    return pa.table(summed, names=PARTS.names).cast(PARTS).to_batches()
 
 
 # -- from counts to coverage -----------------------------------------------------------------------------------

@@ -20,6 +20,7 @@ from tables import rows_of
 
 import schemas
 from jobs.engine.frames import IN_PROCESS, IN_PROCESS_ROWS, ROWS_IN_PLAN, in_process_rows, of_rows
+from jobs.engine.relation import Relation
 from jobs.engine.rows import (
     EVERY,
     Frame,
@@ -492,10 +493,10 @@ def test_events_that_are_asked_for_are_read_here_though_all_of_them_are_not(spar
 
     two, none = one_of("record_id", ("1", "2")), one_of("record_id", ("5",))
     for condition, ids_read in ((two, ["1", "2"]), (none, [])):
-        assert isinstance(read(condition), pa.Table)
+        assert isinstance(read(condition), Relation)
         assert ids(read(condition)) == ids_read
     # as many, but too long
-    assert not isinstance(read(two, most_bytes=1), pa.Table)
+    assert not isinstance(read(two, most_bytes=1), Relation)
     assert ids(read(two, most_bytes=1)) == ["1", "2"]
 
 
@@ -534,9 +535,9 @@ def test_few_of_many_rows_are_read_here(spark, tables, monkeypatch):
 
     for condition, told in ((one_of("topic", ["t"]), ["c", "d"]), (is_null("step"), [])):
         rows = read(condition)
-        assert isinstance(rows, pa.Table)
+        assert isinstance(rows, Relation)
         assert sorted(row["cluster"] for row in to_dicts(rows)) == told
-    assert not isinstance(read(one_of("topic", ["t"]), most=1), pa.Table)
+    assert not isinstance(read(one_of("topic", ["t"]), most=1), Relation)
     assert sorted(row["cluster"] for row in to_dicts(read(EVERY))) == ["c", "d"]
 
 
