@@ -95,12 +95,14 @@ class SqlSuites:
         def in_arrow(frame: Any) -> Any:
             return frame.toArrow() if hasattr(frame, "toArrow") else frame
 
-        queries = Database()
-        contracts.register(
-            queries,
-            {table: in_arrow(rows) for table, rows in written.items()},
-            {table: in_arrow(whole[table]) for table in contracts.reads(written)},
-        )
+        given = {table: in_arrow(rows) for table, rows in written.items()}
+        return self.of_rows(Database(), given, {table: in_arrow(whole[table]) for table in contracts.reads(written)})
+
+    def of_rows(self, queries: Any, written: Mapping[str, Any], whole: Mapping[str, Any]) -> list[Any]:
+        """Return the violations in other rows."""
+        from jobs.checking import contracts
+
+        contracts.register(queries, written, whole)
         rules = [rule for table in written for rule in contracts.rules_of(table) if rule.kind in self._kinds]
         self.count += len(rules)
         return contracts.violations(queries, rules)

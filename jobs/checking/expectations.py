@@ -1,8 +1,7 @@
 """Great Expectations over the tables: one suite per table, from the definition in `schemas/contracts`.
 
-Its Spark engine validates Spark's frames. Its pandas engine validates the tables of the command `contracts`; it is given only the columns
-that expectations name. The engine that reads the tables evaluates rules that are SQL, so that no whole table is in memory.
-No JVM can start in a process in which the pandas engine has validated. The command and a run of the local engine start none.
+Its Spark engine validates Spark's frames. Its pandas engine validates few rows, and the tables of the command `contracts`; it is given only
+the columns that expectations name. What reads the rows evaluates rules that are SQL, so that no whole table is in memory.
 """
 
 from __future__ import annotations
@@ -109,7 +108,7 @@ class Suites:
         return found
 
     def of_rows(self, queries: Any, written: Mapping[str, Any], whole: Mapping[str, Any]) -> list[Violation]:
-        """Validate rows of the local engine; `queries` runs the rules that are SQL."""
+        """Validate rows that are in this process or in files; `queries` runs the rules that are SQL."""
         from jobs.engine.rows import select, to_table
 
         contracts.register(queries, written, whole)
@@ -135,7 +134,13 @@ class Suites:
             found += self._of_arrow(table, tables.read(table, _columns(table)))
         return found
 
+    def _rules(self, table: str) -> list[Rule]:
+        """Return the rules that are validated."""
+        return [rule for rule in rules_of(table) if rule.kind in self._kinds]
+
     def _of_arrow(self, table: str, rows: Any) -> list[Violation]:
+        if not self._rules(table):
+            return []
         source = self._context.data_sources.add_pandas(f"rows {self._parts}")
         return self._validated(source, table, rows.to_pandas(integer_object_nulls=True), lambda query: query)
 
@@ -144,7 +149,7 @@ class Suites:
 
         named: replaces a query's placeholders except {batch} by names of views.
         """
-        rules = [rule for rule in rules_of(table) if rule.kind in self._kinds]
+        rules = self._rules(table)
         if not rules:
             return []
         asset = source.add_dataframe_asset(table).add_batch_definition_whole_dataframe("all rows")

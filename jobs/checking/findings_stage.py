@@ -62,7 +62,7 @@ def write_unchanged(tables: RunTables, asked: Asked, clocks: Sequence[Clock]) ->
 
 
 class _Validation:
-    """Validates contracts: the local engine by SQL, Spark and Data Docs by Great Expectations."""
+    """Validates contracts: the local engine by SQL; a run on Spark, and Data Docs, by Great Expectations."""
 
     def __init__(self, tables: RunTables, asked: Asked) -> None:
         self._spark, self._docs = tables.spark, asked.data_docs
@@ -83,9 +83,7 @@ class _Validation:
                 self._suites = expectations.Suites(self._docs, kinds)
             before = self._suites.count
             found = (
-                self._suites.of_rows(over, some, whole)
-                if self._spark is None
-                else self._suites.of_frames(self._spark, some, whole)
+                self._suites.of_rows(over, some, whole) if over.spark is None else self._suites.of_frames(over.spark, some, whole)
             )
             self._suites.write_docs()
             contracts.raise_for(found)

@@ -40,6 +40,9 @@ class Database:
     DuckDB's moments are without a zone, in UTC; those of an answer have the zone UTC.
     """
 
+    # no session of Spark runs them
+    spark: Any = None
+
     def __init__(self, files: Collection[str] = (), folder: str | None = None) -> None:
         """files, folder: the only ones that queries may read."""
         self._database: DuckDBPyConnection = duckdb.connect(config=_CONFIG)

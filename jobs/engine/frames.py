@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 # rows its checks take 40 s on two cores, DuckDB's 7 s. This variable of the environment gives another number; 0: Spark does all of it
 IN_PROCESS_ROWS = 1_000_000
 IN_PROCESS = "KAFKA_AUDIT_IN_PROCESS_ROWS"
+# of them, those that Spark may send: lines of 4 KB then fit into its spark.driver.maxResultSize of 1 GB, beyond which a query fails
+ROWS_SENT = 250_000
 # rows that a plan contains as literals, which each query over it processes again
 ROWS_IN_PLAN = 10_000
 
@@ -36,8 +38,8 @@ def in_process_rows() -> int:
 
 
 def small_table(rows: DataFrame) -> pa.Table | None:
-    """Return the rows of a frame; None where there are more than this process handles."""
-    most = in_process_rows()
+    """Return the rows of a frame; None where there are more than Spark may send and this process handles."""
+    most = min(in_process_rows(), ROWS_SENT)
     found = rows.limit(most + 1).toArrow()
     return found if found.num_rows <= most else None
 

@@ -28,7 +28,9 @@ FAILED = (SparkFailed, *database.FAILED)
 
 
 class Queries(Protocol):
-    """Frames by name, and queries over them."""
+    """Frames by name, and queries over them. spark: the session that runs them; None: this process."""
+
+    spark: Any
 
     def view(self, name: str, rows: Frame) -> None:
         """Give rows a name."""
@@ -63,14 +65,14 @@ class InSpark:
     """Queries that Spark runs; names are those of the whole session."""
 
     def __init__(self, spark: SparkSession) -> None:
-        self._spark = spark
+        self.spark = spark
         # rows that have names already, with their frames
         self._named: list[tuple[Frame, DataFrame]] = []
 
     def view(self, name: str, rows: Frame) -> None:
         """Give rows a name."""
         known = next((frame for one, frame in self._named if one is rows), None)
-        frame = in_spark(self._spark, rows) if known is None else known
+        frame = in_spark(self.spark, rows) if known is None else known
         self._named.append((rows, frame))
         frame.createOrReplaceTempView(name)
 
@@ -91,6 +93,6 @@ class InSpark:
 
     def _sql(self, sql: str) -> DataFrame:
         try:
-            return self._spark.sql(sql)
+            return self.spark.sql(sql)
         except later.errors.PySparkException as error:
             raise SparkFailed(str(error)) from error

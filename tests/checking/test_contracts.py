@@ -22,6 +22,7 @@ from jobs.checking import contracts
 from jobs.checking.contracts import Violation, rules_of, sample_of
 from jobs.engine.database import Database
 from jobs.engine.delta_rs import DeltaRsTables
+from jobs.engine.frames import IN_PROCESS
 from jobs.engine.types import table_schema
 from jobs.nightly import updates
 from jobs.nightly_audit import main
@@ -221,10 +222,31 @@ def check(code: int, out: str, err: str, *words: str) -> None:
     assert "Traceback" not in err
 
 
-@pytest.mark.parametrize("engine", ["local", pytest.param("spark", marks=pytest.mark.spark)])
-def test_a_broken_contract_ends_the_run(request, capsys, tmp_path, monkeypatch, engine) -> None:
+@pytest.mark.parametrize(
+    "rows_of",
+    [
+        "local",
+        pytest.param("spark, few", marks=pytest.mark.spark),
+        pytest.param("spark, many", marks=pytest.mark.spark),
+    ],
+)
+def test_a_broken_contract_ends_the_run(request, capsys, tmp_path, monkeypatch, rows_of) -> None:
+    from jobs.checking import expectations
+
+    engine = rows_of.split(",")[0]
     if engine == "spark":
         request.getfixturevalue("spark")
+    if rows_of == "spark, many":
+        monkeypatch.setenv(IN_PROCESS, "100")
+    by: set[str] = set()
+    for name in ("of_rows", "of_frames"):
+        validate = getattr(expectations.Suites, name)
+
+        def noted(*given: Any, validate: Any = validate, name: str = name) -> Any:
+            by.add(name)
+            return validate(*given)
+
+        monkeypatch.setattr(expectations.Suites, name, noted)
     audit = ("audit", str(SAMPLE), "--tables", str(tmp_path / "tables"), "--engine", engine)
     deletions = updates.topic_deletions
     monkeypatch.setattr(
@@ -234,6 +256,7 @@ def test_a_broken_contract_ends_the_run(request, capsys, tmp_path, monkeypatch, 
     docs = tmp_path / "docs"
     check(*said(capsys, *audit, *(("--data-docs", str(docs)) if engine == "spark" else ())), *words)
     assert (docs / "index.html").is_file() == (engine == "spark")
+    assert by == {"local": set(), "spark, few": {"of_rows"}, "spark, many": {"of_frames"}}[rows_of]
     # what was written stays, and no run is recorded that ended well
     assert DeltaTable(str(tmp_path / "tables" / "events")).to_pyarrow_table().num_rows
     assert not DeltaTable(str(tmp_path / "tables" / "audit_runs")).to_pyarrow_table().num_rows
