@@ -195,15 +195,6 @@ class LocalStore(RunTables):
         """Return the clusters that `events` has rows of."""
         return sorted(row["cluster"] for row in self._tables().query("SELECT DISTINCT cluster FROM events").rows())
 
-    def unknown_statements(self, cluster: str, most: int) -> list[dict[str, Any]]:
-        """Return the most frequent rows of the view of that name."""
-        rows = (
-            self._tables()
-            .query(f"SELECT * FROM unknown_statements WHERE {in_clusters([cluster])} ORDER BY records DESC, masked LIMIT {most}")
-            .rows()
-        )
-        return [{name: v.replace(tzinfo=None) if isinstance(v, datetime) else v for name, v in row.items()} for row in rows]
-
     def read(
         self, table: str, clusters: Iterable[str], condition: Where = EVERY, columns: Sequence[str] | None = None
     ) -> Relation:

@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 import schemas
-from jobs.engine import upgrade
+from jobs.engine import queries, upgrade
 from jobs.engine.relation import Relation
 from jobs.engine.rows import (
     EVERY,
@@ -71,6 +71,8 @@ OF_LOGS = is_null("event_type") | ~one_of("event_type", [CHECKPOINT])
 EXAMINED = {"events": "events_version", "passed_over": "passed_over_version"}
 # columns that are unique in a table
 KEYS = {"events": EVENT, "passed_over": ("cluster", "record")}
+# columns that the view `unknown_statements` reads
+UNRECOGNISED = ("cluster", "record_id", "record_no", "ts", "logger", "event_type", "drifted", "statement", "raw")
 # later than any record
 LATEST = datetime(9999, 1, 1, tzinfo=UTC)
 # column of `Changes`: the version of the table that added or removed a row
@@ -197,10 +199,6 @@ class RunTables(ABC):
     @abstractmethod
     def rows_that_have(self, table: str, clusters: Iterable[str], column: str, columns: Sequence[str]) -> pa.Table:
         """Return the columns of the rows of some clusters in which one is not null."""
-
-    @abstractmethod
-    def unknown_statements(self, cluster: str, most: int) -> list[dict[str, Any]]:
-        """Return the most frequent rows of the view of that name."""
 
     @abstractmethod
     def append(self, table: str, rows: Any, after: int | None = None) -> None:
@@ -497,6 +495,16 @@ class RunTables(ABC):
                 found.append(self.rows_with("events", names, "record_id", left, columns, span=span))
                 left.difference_update(found[-1]["record_id"].to_pylist())
         return pa.concat_tables(found)
+
+    def unknown_statements(self, cluster: str, most: int) -> list[dict[str, Any]]:
+        """Return the most frequent rows of the view of that name; moments are in UTC without a zone."""
+        (view,) = (one for one in schemas.statements("views") if one.name == "unknown_statements")
+        rows = self.read("events", [cluster], is_null("event_type"), UNRECOGNISED)
+        over = queries.over(self.spark, [rows])
+        over.view("events", rows)
+        counted = view.sql.partition(" AS\n")[2]
+        found = over.rows(f"SELECT * FROM (\n{counted}\n) ORDER BY records DESC, masked LIMIT {most}")
+        return [{name: v.replace(tzinfo=None) if isinstance(v, datetime) else v for name, v in row.items()} for row in found]
 
     def has_none(self, table: str) -> bool:
         """Return whether the table is known to hold no row."""

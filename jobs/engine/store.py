@@ -335,19 +335,6 @@ class Store(RunTables):
             except errors.PySparkException:
                 continue  # a view of a missing table
 
-    def unknown_statements(self, cluster: str, most: int) -> list[dict[str, Any]]:
-        """Return the most frequent rows of the view of that name."""
-        name = "unknown_statements"
-        (definition,) = (view for view in schemas.statements("views") if view.name == name)
-        self.rows_of("events", [cluster]).createOrReplaceTempView("events")
-        self.spark.sql(definition.sql)
-        try:
-            # Spark Connect resolves a view when its rows are read
-            return [row.asDict() for row in self.spark.table(name).limit(most).collect()]
-        finally:
-            for view in (name, "events"):
-                self.spark.catalog.dropTempView(view)
-
     def table(self, name: str) -> DataFrame:
         """Return the table as it is now."""
         return self.spark.read.format("delta").load(self.path(name))

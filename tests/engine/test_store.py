@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import shutil
 from collections.abc import Callable, Iterator
@@ -20,6 +21,7 @@ from tables import rows_of
 
 import schemas
 from jobs.engine.frames import IN_PROCESS, IN_PROCESS_ROWS, ROWS_IN_PLAN, in_process_rows, of_rows
+from jobs.engine.local_store import LocalStore
 from jobs.engine.relation import Relation
 from jobs.engine.rows import (
     EVERY,
@@ -498,6 +500,29 @@ def test_events_that_are_asked_for_are_read_here_though_all_of_them_are_not(spar
     # as many, but too long
     assert not isinstance(read(two, most_bytes=1), Relation)
     assert ids(read(two, most_bytes=1)) == ["1", "2"]
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("empty_tables", ["in a folder"], indirect=True)
+def test_unknown_text_is_counted_the_same_however_much_there_is(spark, empty_tables, monkeypatch):
+    tables = empty_tables("events")
+    texts = ["Broker 1 is odd", "Broker 22 is odd", "another line"]
+    told = [
+        f"SELECT '{cluster}' AS cluster, '{n}' AS record_id, {EVENT.replace('AS raw', 'AS y')}, TIMESTAMP '2026-03-01 12:0{n}:00' AS ts, '{text}' AS raw"
+        for cluster in "cd" for n, text in enumerate(texts)
+    ]  # fmt: skip
+    tables.append("events", spark.sql(" UNION ALL ".join(told)).drop("y"))
+    with contextlib.closing(LocalStore(tables.root)) as local:
+        found = local.unknown_statements("c", 5)
+    assert [(row["masked"], row["records"], row["record_id"]) for row in found] == [
+        ("Broker N is odd", 2, "0"),
+        ("another line", 1, "2"),
+    ]
+    assert found[0]["last_seen"] == datetime(2026, 3, 1, 12, 1)
+    for most_rows in ("1000", "1"):
+        monkeypatch.setenv(IN_PROCESS, most_rows)
+        assert Store(spark, tables.root).unknown_statements("c", 5) == found
+        assert Store(spark, tables.root).unknown_statements("c", 1) == found[:1]
 
 
 @pytest.mark.spark
