@@ -23,6 +23,7 @@ from jobs.checking import checks  # noqa: E402
 from jobs.engine import session  # noqa: E402
 from jobs.engine.database import Database  # noqa: E402
 from jobs.engine.queries import InSpark  # noqa: E402
+from jobs.engine.rows import to_table  # noqa: E402
 from jobs.nightly_audit import main as kafka_audit  # noqa: E402
 
 # the smallest measurement, which the suite runs
@@ -56,7 +57,7 @@ def main() -> None:
     given = options.parse_args()
     spark = session.start()
     frames, settings, known = frames_of(given.logs)
-    print(f"{frames[0]['events'].num_rows:,} events")
+    print(f"{to_table(frames[0]['events']).num_rows:,} events")
     took: dict[str, list[float]] = defaultdict(list)
     for _ in range(given.runs + 1):
         for name, made in (("DuckDB", Database), ("Spark", lambda: InSpark(spark))):

@@ -108,7 +108,6 @@ def main() -> None:
     given.add_argument("--hot", type=float, default=0.0, help="share of all events that one partition has")
     given.add_argument("--first", type=int, help="so many events a round (default: all)")
     options = given.parse_args()
-    import pyarrow as pa
 
     from jobs.engine import session
     from jobs.engine.frames import IN_PROCESS
@@ -133,7 +132,7 @@ def main() -> None:
                     keyed = updates._keyed(events, facts)
                     os.environ[IN_PROCESS] = str(count if is_small else 0)
                     rows = Store(spark, store.root).folded(keyed, folding.INPUT.empty_table(), facts, folding.EVENTS_AT_ONCE)
-                    made = rows.num_rows if isinstance(rows, pa.Table) else rows.count()
+                    made = rows.count()
                 worked = spent.python + spent.jvm
                 cells = [
                     "driver" if is_small else "workers",
