@@ -32,7 +32,7 @@ from jobs.engine.rows import quoted
 from jobs.engine.types import delta_schema
 from jobs.location import PLAIN
 
-# of rows, unpacked, because a line of a log may have any length: those that a search returns, and those of a table that is read as a whole
+# bytes of unpacked rows, as a line of a log may have any length: of a search's result, and of a table that is read as a whole
 MOST_BYTES = 512 * 1024 * 1024
 MOST_BYTES_OF_TABLE = 64 * 1024 * 1024
 # rows that this process searches; Spark's workers search larger tables

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 # rows its checks take 40 s on two cores, DuckDB's 7 s. This variable of the environment gives another number; 0: Spark does all of it
 IN_PROCESS_ROWS = 1_000_000
 IN_PROCESS = "KAFKA_AUDIT_IN_PROCESS_ROWS"
-# of them, those that Spark may send: lines of 4 KB then fit into its spark.driver.maxResultSize of 1 GB, beyond which a query fails
+# Spark sends at most this many of them: a query fails beyond spark.driver.maxResultSize, which is 1 GB and holds these with lines of 4 KB
 ROWS_SENT = 250_000
 # rows that a plan contains as literals, which each query over it processes again
 ROWS_IN_PLAN = 10_000

@@ -55,7 +55,7 @@ def over(spark: SparkSession | None, frames: Iterable[Frame]) -> Queries:
 
 
 def read_often(rows: Frame) -> Frame:
-    """Return rows that many queries read: those of files as they are, others in memory where this process handles that many."""
+    """Return rows for many queries: rows of files unchanged, others in memory where this process handles that many."""
     if isinstance(rows, Relation):
         return rows if rows.folder else computed(rows)
     return in_memory_if_small(rows)

@@ -735,8 +735,8 @@ class Store(RunTables):
             )
         # as deleted rows, not as replaced files: the change data feed then names the removed rows only
         keys = list(KEYS[table])
-        doubled = cached.in_memory.filter(removed).select(keys)
-        if not self._delta_rs.delete_matching(table, doubled.group_by(keys).aggregate([]), keys):
+        deleted = cached.in_memory.filter(removed).select(keys)
+        if not self._delta_rs.delete_matching(table, deleted.group_by(keys).aggregate([]), keys):
             return False
         self._is_written(table)
         return True

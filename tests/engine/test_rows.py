@@ -1,4 +1,4 @@
-"""What DuckDB and Spark say of the same rows is the same."""
+"""DuckDB and Spark give the same results over the same rows."""
 
 from __future__ import annotations
 

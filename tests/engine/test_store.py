@@ -483,8 +483,8 @@ def test_what_proves_something_is_found_however_old_it_is(spark, empty_tables, m
 @pytest.mark.parametrize("empty_tables", ["in a folder"], indirect=True)
 def test_events_that_are_asked_for_are_read_here_though_all_of_them_are_not(spark, empty_tables, monkeypatch):
     tables = empty_tables("events")
-    told = [f"SELECT 'c' AS cluster, '{n}' AS record_id, {EVENT}" for n in (1, 2, 3)]
-    tables.append("events", spark.sql(" UNION ALL ".join(told)))
+    selects = [f"SELECT 'c' AS cluster, '{n}' AS record_id, {EVENT}" for n in (1, 2, 3)]
+    tables.append("events", spark.sql(" UNION ALL ".join(selects)))
     monkeypatch.setenv(IN_PROCESS, "2")
 
     def read(condition: Where, **limits: int) -> Frame:
@@ -507,11 +507,11 @@ def test_events_that_are_asked_for_are_read_here_though_all_of_them_are_not(spar
 def test_unknown_text_is_counted_the_same_however_much_there_is(spark, empty_tables, monkeypatch):
     tables = empty_tables("events")
     texts = ["Broker 1 is odd", "Broker 22 is odd", "another line"]
-    told = [
+    selects = [
         f"SELECT '{cluster}' AS cluster, '{n}' AS record_id, {EVENT.replace('AS raw', 'AS y')}, TIMESTAMP '2026-03-01 12:0{n}:00' AS ts, '{text}' AS raw"
         for cluster in "cd" for n, text in enumerate(texts)
     ]  # fmt: skip
-    tables.append("events", spark.sql(" UNION ALL ".join(told)).drop("y"))
+    tables.append("events", spark.sql(" UNION ALL ".join(selects)).drop("y"))
     with contextlib.closing(LocalStore(tables.root)) as local:
         found = local.unknown_statements("c", 5)
     assert [(row["masked"], row["records"], row["record_id"]) for row in found] == [
@@ -541,7 +541,7 @@ def test_whether_a_table_is_there_is_known_without_spark(spark, tmp_path):
     assert not tables.exists("events")
     assert not tables.exists("passed_over")
     assert asked == []
-    # of a log that delta-rs cannot read Spark is asked
+    # delta-rs cannot read this log, so Spark is asked
     assert not tables.exists("findings")
     assert len(asked) == 1
 
