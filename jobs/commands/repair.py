@@ -11,13 +11,11 @@ import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
-from deltalake import DeltaTable
-from deltalake.exceptions import DeltaError
 
 import schemas
 from jobs import config as configuration
@@ -30,6 +28,9 @@ from jobs.errors import UsageError
 from jobs.location import local_folder, root_of
 from jobs.progress import stage
 from parsers.explanation import counted
+
+if TYPE_CHECKING:
+    from jobs.engine.delta_rs import DeltaRsTables
 
 EXAMPLES = """\
 examples:
@@ -168,27 +169,42 @@ def _repair(folder: Path, found: Mapping[str, Sequence[str]]) -> list[Repaired]:
 
 
 def _drop_orphans(folder: Path) -> None:
-    """Remove the subjects of lost findings."""
-    from jobs.engine.delta_rs import DeltaRsTables
-
-    subjects = _plain(DeltaTable(str(folder / "finding_subjects")).to_pyarrow_table())
+    """Remove the subjects of lost findings. Raises UsageError."""
+    subjects = _rows_of(folder, "finding_subjects")
     remaining = _of_findings(folder, subjects)
-    if remaining.num_rows < subjects.num_rows and not DeltaRsTables(folder, 0).overwrite("finding_subjects", remaining):
-        raise UsageError(f"table finding_subjects under {folder} cannot be written; free space and run the same command again")
+    if remaining.num_rows < subjects.num_rows and not _tables(folder).overwrite("finding_subjects", remaining):
+        raise _not_written("finding_subjects", folder)
 
 
 def _of_findings(folder: Path, subjects: pa.Table) -> pa.Table:
     """Return the rows of findings that exist."""
-    findings = _plain(DeltaTable(str(folder / "findings")).to_pyarrow_table())
+    findings = _rows_of(folder, "findings")
     return subjects.filter(pc.is_in(subjects["fingerprint"], value_set=findings["fingerprint"].combine_chunks()))
 
 
+def _rows_of(folder: Path, table: str) -> pa.Table:
+    """Return the rows of a table that can be read. Raises UsageError."""
+    found = _tables(folder).rows(table)
+    if found is None or found.rows is None:
+        raise UsageError(f"table {table} under {folder} cannot be read")
+    return _plain(found.rows)
+
+
 def _forget_versions(folder: Path) -> None:
-    """Delete the recorded versions, because those of findings are now of another table."""
-    if "audit_runs" in (path.name for path in folder.iterdir()):
-        runs = DeltaTable(str(folder / "audit_runs"))
-        if "tables_at" in (one.name for one in runs.schema().fields):
-            runs.update({"tables_at": "NULL"}, predicate="tables_at IS NOT NULL")
+    """Delete the recorded versions, because those of findings are now of another table. Raises UsageError."""
+    if "audit_runs" in (path.name for path in folder.iterdir()) and not _tables(folder).set_null("audit_runs", "tables_at"):
+        raise _not_written("audit_runs", folder)
+
+
+def _tables(folder: Path) -> "DeltaRsTables":
+    # deltalake takes a tenth of a second to import, which other commands would pay for
+    from jobs.engine.delta_rs import DeltaRsTables
+
+    return DeltaRsTables(folder)
+
+
+def _not_written(table: str, folder: Path) -> UsageError:
+    return UsageError(f"table {table} cannot be written to {folder}; free space and run the same command again")
 
 
 def _set_aside(folder: Path, table: str) -> None:
@@ -222,28 +238,24 @@ def _without_files(folder: Path, table: str, why: Sequence[str]) -> Repaired | N
         if (folder / table / name).exists():
             (aside / name).parent.mkdir(parents=True, exist_ok=True)
             (folder / table / name).rename(aside / name)
-    try:
-        opened = DeltaTable(str(folder / table))
-        opened.repair()
-    except (DeltaError, OSError):
+    kept = _tables(folder).remove_lost_files(table)
+    if kept is None:
         return None
     rows = [log.files[name][1] for name in lost]
-    return Repaired(table, why, opened.count(), len(lost), None if None in rows else sum(one or 0 for one in rows))
+    return Repaired(table, why, kept, len(lost), None if None in rows else sum(one or 0 for one in rows))
 
 
 def _rewritten(folder: Path, table: str, why: Sequence[str]) -> Repaired:
     """Write the readable rows to a new table and replace the old one by it."""
-    from jobs.engine.delta_rs import DeltaRsTables
-
     readable = _rows(folder / table, damage.read_log(folder / table), table)
-    new = DeltaRsTables(folder / REPAIRED, 0)
+    new = _tables(folder / REPAIRED)
     shutil.rmtree(folder / REPAIRED / table, ignore_errors=True)
     (folder / REPAIRED).mkdir(exist_ok=True)
     is_written = new.create_as_defined(table) and (
         readable.rows is None or not readable.rows.num_rows or new.append(table, readable.rows)
     )
     if not is_written:
-        raise UsageError(f"table {table} cannot be written to {folder / REPAIRED}; free space and run the same command again")
+        raise _not_written(table, folder / REPAIRED)
     _set_aside(folder, table)
     (folder / REPAIRED / table).rename(folder / table)
     kept = 0 if readable.rows is None else readable.rows.num_rows

@@ -26,6 +26,7 @@ from pyarrow import fs
 import schemas
 from jobs.engine import upgrade
 from jobs.engine.conflicts import LANDING, Conflict
+from jobs.engine.damage import LOG
 from jobs.engine.files import DataFile, FileWriter
 from jobs.engine.listing import type_name
 from jobs.engine.rows import quoted
@@ -122,7 +123,7 @@ class DeltaRsTables:
 
     def has_log(self, table: str) -> bool:
         """Return whether there is a log of Delta's, readable or not."""
-        return (self.folder / table / "_delta_log").is_dir()
+        return (self.folder / table / LOG).is_dir()
 
     def schema(self, table: str) -> dict[str, Any] | None:
         """Return its columns, as Delta and Spark write them in JSON."""
@@ -297,6 +298,26 @@ class DeltaRsTables:
                 .execute()
             ),
         )
+
+    def set_null(self, table: str, column: str) -> bool:
+        """Remove the values of a column; return whether that was done, or there is no such column."""
+        known = self.schema(table)
+        if known is not None and column not in (one["name"] for one in known["fields"]):
+            return True
+        return self._changed(
+            table,
+            lambda opened, properties: opened.update(
+                {column: "NULL"}, predicate=f"{column} IS NOT NULL", commit_properties=properties
+            ),
+        )
+
+    def remove_lost_files(self, table: str) -> int | None:
+        """Remove the files that do not exist from the log; return the number of remaining rows. None where that was not done."""
+        with _left_to_spark():
+            if (opened := self._opened(table)) is not None:
+                opened.repair()
+                return opened.count()
+        return None
 
     def _changed(self, table: str, change: Callable[[DeltaTable, CommitProperties], Any]) -> bool:
         opened = self._opened(table)

@@ -466,6 +466,7 @@ class Store(RunTables):
 
     def parsed(self, files: Sequence[Any], ruleset: RuleSet | None, days: Any, remote: Sequence[Any] = ()) -> Any:
         """Return what logs say (`events.Parsed`). files: `ingest.LogFile`; days, remote: as `events.land` has them."""
+        from jobs.engine.workers import OnWorkers
         from jobs.landing import events, ingest
         from parsers.events import Parser
 
@@ -474,7 +475,7 @@ class Store(RunTables):
         # workers of Spark Connect have another working directory
         parser, usable = Parser(ruleset), [ingest.absolute(file) for file in files if file.usable]
         size = ingest.split_size(usable, ingest.CORES_OF_CLUSTER)
-        return events.OnWorkers(self.spark, ingest.splits(usable, parser, size), parser, days, remote)
+        return OnWorkers(self.spark, ingest.splits(usable, parser, size), parser, days, remote)
 
     def summed(self, events: Frame) -> dict[str, ClusterEvidence]:
         """Return, by cluster, the evidence in its events: in this process where they are few, else by Spark's workers."""

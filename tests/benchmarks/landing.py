@@ -36,6 +36,7 @@ import schemas  # noqa: E402
 from jobs.config import Cluster  # noqa: E402
 from jobs.engine import session  # noqa: E402
 from jobs.engine.store import Store  # noqa: E402
+from jobs.engine.workers import OnWorkers  # noqa: E402
 from jobs.landing import events, ingest  # noqa: E402
 from parsers.events import Parser  # noqa: E402
 from parsers.patterns import GROUP, LOOKAROUND, compiled  # noqa: E402
@@ -316,9 +317,9 @@ def timed_steps(work: Callable[[], object]) -> dict[str, float]:
         setattr(owner, name, run)
 
     timed(ingest, "splits", "find splits")
-    timed(events.OnWorkers, "__init__", "parse")
-    timed(events.OnWorkers, "duplicates", "find duplicates")
-    timed(events.OnWorkers, "append", "write")
+    timed(OnWorkers, "__init__", "parse")
+    timed(OnWorkers, "duplicates", "find duplicates")
+    timed(OnWorkers, "append", "write")
     try:
         work()
     finally:

@@ -92,22 +92,53 @@ def test_local_modules_do_not_import_spark() -> None:
             )
 
 
-# modules outside of jobs/engine/ that import a library of an engine. The list only shrinks
-NOT_YET_IN_ENGINE = {"commands/repair.py", "landing/events.py"}
-
-
 def test_libraries_of_the_engines_are_imported_in_one_room() -> None:
-    """pyspark, delta, duckdb and deltalake are imported in jobs/engine/, and in the listed modules."""
+    """pyspark, delta, duckdb and deltalake are imported in jobs/engine/ only, at any place in a module."""
+    assert not imports_of_engines(ROOT)
+
+
+def imports_of_engines(root: Path) -> dict[str, set[str]]:
+    """Return modules outside of jobs/engine/ -> the libraries of the engines that they import."""
     libraries = {"pyspark", "py4j", "delta", "duckdb", "deltalake"}
+    found: dict[str, set[str]] = {}
+    for package in ALLOWED:
+        for path in (root / package).rglob("*.py"):
+            name = path.relative_to(root).as_posix()
+            if not name.startswith("jobs/engine/") and (wrong := libraries & imported(path)):
+                found[name] = wrong
+    return found
+
+
+def imported(path: Path) -> set[str]:
+    """Return the top-level modules that a module imports, at its top, in functions, for types, or by name."""
     found = set()
-    for path in (ROOT / "jobs").rglob("*.py"):
-        name = path.relative_to(ROOT / "jobs").as_posix()
-        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
-            names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
-            names += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
-            if libraries & {one.split(".")[0] for one in names} and not name.startswith("engine/"):
-                found.add(name)
-    assert found == NOT_YET_IN_ENGINE
+    for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and not node.level:
+            found.add(node.module or "")
+        elif isinstance(node, ast.Call) and node.args and isinstance(node.args[0], ast.Constant):
+            called = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+            if called in ("import_module", "__import__", "Later"):
+                found.add(str(node.args[0].value))
+    return {name.partition(".")[0] for name in found}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "import duckdb",
+        "def f():\n    from pyspark.sql import functions as F",
+        "if TYPE_CHECKING:\n    from deltalake import DeltaTable",
+        "x = import_module('delta.tables')",
+        "x = importlib.import_module('py4j')",
+    ],
+)
+def test_each_way_of_importing_is_found(text: str, tmp_path: Path) -> None:
+    for place in ("jobs/landing", "jobs/engine", "parsers"):
+        (tmp_path / place).mkdir(parents=True)
+        (tmp_path / place / "one.py").write_text(text, "utf-8")
+    assert set(imports_of_engines(tmp_path)) == {"jobs/landing/one.py", "parsers/one.py"}
 
 
 # a room -> the rooms that it may import; all may import the modules directly in jobs/

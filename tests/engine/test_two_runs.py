@@ -20,6 +20,7 @@ from jobs.config import Cluster
 from jobs.engine.conflicts import Conflict
 from jobs.engine.run_tables import KEYS
 from jobs.engine.store import Store
+from jobs.engine.workers import OnWorkers
 from jobs.landing import events, ingest
 from jobs.nightly_audit import main
 from parsers.rules import built_in
@@ -70,7 +71,7 @@ def between(monkeypatch: pytest.MonkeyPatch, does: Callable[[str], None], table:
 
         return late
 
-    for parsed in (events.InProcess, events.OnWorkers):
+    for parsed in (events.InProcess, OnWorkers):
         monkeypatch.setattr(parsed, "append", before(parsed.append))
 
 
