@@ -55,10 +55,10 @@ class Tables(Protocol):
         """Return what one statement that only reads returns. Raises QueryError."""
 
 
-def rows_of(table: pa.Table) -> list[dict[str, Any]]:
-    """Return the rows of a table, one by one; moments have a zone, a map is a dict."""
-    columns = map(values_of, table.columns)
-    return [dict(zip(table.column_names, row, strict=True)) for row in zip(*columns, strict=True)]
+def rows_of(table: pa.Table | pa.RecordBatch) -> list[dict[str, Any]]:
+    """Return the rows of a table or batch, one by one; moments have a zone, a map is a dict."""
+    columns, names = map(values_of, table.columns), table.schema.names
+    return [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]
 
 
 def values_of(column: pa.Array | pa.ChunkedArray) -> list[Any]:

@@ -161,6 +161,14 @@ class Database:
         return _with_moments(found, MOMENT)
 
 
+def without_zone(column: str) -> str:
+    """Return a moment of a file without its zone, in UTC.
+
+    A cast looks the zone up for each row, which takes more than ten times as long as to read the moment.
+    """
+    return f"make_timestamp(epoch_us({column}))"
+
+
 # -- Java's regular expressions that DuckDB does not have ------------------------------------------------------
 
 

@@ -1,6 +1,7 @@
 """One Delta table on this machine or in an object store: delta-rs lists its files, DuckDB reads them."""
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -10,7 +11,7 @@ from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError, TableNotFoundError
 
 from jobs.engine import NotReadable
-from jobs.engine.database import Database, identifier, text
+from jobs.engine.database import Database, identifier, text, without_zone
 from jobs.errors import UsageError
 from jobs.location import SCHEME, delta_rs_uri
 from parsers.explanation import visible
@@ -118,11 +119,15 @@ class Table:
 
     def query(self, where: str = "true") -> str:
         """Return a query in DuckDB's SQL for the rows that meet a condition. Moments have a zone in the condition, and none in the rows."""
-        columns = ", ".join(
-            f"CAST({identifier(one['name']) if one['name'] in self._there else 'NULL'} AS {_duckdb_type(one['type'])}) AS {identifier(one['name'])}"
-            for one in self.fields
-        )
+        columns = ", ".join(f"{self._column(one)} AS {identifier(one['name'])}" for one in self.fields)
         return f"SELECT {columns} FROM {self._scan} WHERE {where}"
+
+    def _column(self, one: Mapping[str, Any]) -> str:
+        """Return a column with the type of the table, as an expression; files of an earlier version may not have it."""
+        name, kind = identifier(one["name"]), _duckdb_type(one["type"])
+        if one["name"] not in self._there:
+            return f"CAST(NULL AS {kind})"
+        return without_zone(name) if kind == "TIMESTAMP" else f"CAST({name} AS {kind})"
 
 
 def _text_of(value: Any) -> str | None:

@@ -11,8 +11,8 @@ from typing import Any
 import pyarrow as pa
 import sqlglot
 
-from jobs.engine import dialect
-from jobs.engine.database import BATCH_ROWS, Database, identifier, text
+from jobs.engine import dialect, rows_of
+from jobs.engine.database import BATCH_ROWS, Database, identifier, text, without_zone
 
 # rows with at most this many columns are stored as a whole; `events` has some 70
 WIDE = 40
@@ -70,7 +70,7 @@ class Relation:
     @classmethod
     def of_files(cls, paths: Sequence[str], schema: pa.Schema, folder: str) -> Relation:
         """Return the rows of Parquet files, which are in a folder or below it. schema: of all of them."""
-        columns = ", ".join(f"CAST({identifier(one.name)} AS {_type(one.type)}) AS {identifier(one.name)}" for one in schema)
+        columns = ", ".join(f"{_of_file(one)} AS {identifier(one.name)}" for one in schema)
         if not paths:
             return cls.of(schema.empty_table())
         return cls(f"SELECT {columns} FROM read_parquet([{', '.join(map(text, paths))}])", schema, folder=folder)
@@ -221,7 +221,7 @@ class Relation:
         key: tuple[Any, ...] | None = None
         some: list[dict[str, Any]] = []
         for batch in self.batches(order):
-            for row in batch.to_pylist():
+            for row in rows_of(batch):
                 own = tuple(row[name] for name in by)
                 if own != key:
                     if key is not None:
@@ -235,6 +235,12 @@ class Relation:
 def _cast(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     columns = [column.cast(field.type) for column, field in zip(batch.columns, schema, strict=True)]
     return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def _of_file(one: pa.Field) -> str:
+    """Return a column of a file as an expression."""
+    name = identifier(one.name)
+    return without_zone(name) if pa.types.is_timestamp(one.type) else f"CAST({name} AS {_type(one.type)})"
 
 
 def _type(kind: pa.DataType) -> str:

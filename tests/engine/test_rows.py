@@ -6,10 +6,12 @@ import gc
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from datetime import UTC, date, datetime, timedelta
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from zipimport import zipimporter
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from jobs.engine import rows as asked
@@ -180,6 +182,17 @@ def test_groups_are_folded(given: Callable[[pa.Table], Frame], monkeypatch: pyte
         "a/x": ("a", "x", 2, 1), "a/None": ("a", None, 1, 1), "b/x'y": ("b", "x'y", 1, 1), "b'/ü": ("b'", "ü", 1, 0),
         "None/x": (None, "x", 0, 1),
     }  # fmt: skip
+
+
+@pytest.mark.parametrize("zone", ["UTC", None])
+def test_moments_of_files_are_read_as_they_are(tmp_path: Path, zone: str | None) -> None:
+    """With a zone and without one, and the first and the last that there can be."""
+    moments = [NOON, None, datetime(1, 1, 1, tzinfo=UTC), datetime(9999, 12, 31, 23, 59, 59, 999_999, tzinfo=UTC)]
+    stored = pa.array(moments, pa.timestamp("us", "UTC")).cast(pa.timestamp("us", zone))
+    pq.write_table(pa.table({"at": stored}), tmp_path / "one.parquet")
+    schema = pa.schema([("at", pa.timestamp("us", "UTC"))])
+    found = to_dicts(Relation.of_files([str(tmp_path / "one.parquet")], schema, str(tmp_path)))
+    assert [row["at"] for row in found] == moments
 
 
 @pytest.mark.spark
