@@ -25,16 +25,15 @@ from jobs.engine.rows import (
 from jobs.engine.types import schema_of
 from jobs.nightly.by_topic import KEY, fold_topics
 from jobs.timelines import ClusterFacts
-from jobs.timelines.losses import LINES, RECOVERING, Around, Crash, Interval, Line, losses
+from jobs.timelines.losses import DECIDING, LINES, RECOVERING, Around, Crash, Interval, Line, losses
 from jobs.timelines.outages import CRASHED
 
 PARTITION = (*KEY, "partition")
-# events of a partition that may show losses
-ABOUT_LOSSES = (
-    (one_of("leader_recovery_state", RECOVERING) | one_of("event_type", sorted(LINES)))
-    & is_known("topic")
-    & is_known("partition")
-)
+_OF_A_PARTITION = is_known("topic") & is_known("partition")
+_IS_RECOVERING = one_of("leader_recovery_state", RECOVERING)
+# events that `losses` reads, and those without which it finds nothing
+ABOUT_LOSSES = (_IS_RECOVERING | one_of("event_type", sorted(LINES))) & _OF_A_PARTITION
+_DECIDES = (_IS_RECOVERING | one_of("event_type", sorted(DECIDING))) & _OF_A_PARTITION
 _IS_OFFLINE = Where("leader = -1", pc.field("leader") == -1)
 # the fields of `Loss`
 _COLUMNS = """cluster STRING, incarnation INT, topic STRING, partition INT, kind STRING, at TIMESTAMP, leader INT, node INT, leader_epoch INT,
@@ -48,11 +47,11 @@ def partition_losses(audited: Mapping[str, Frame], fact_tables: Mapping[str, Fra
     """
     events = where(audited["events"], ABOUT_LOSSES & is_known("ts"))
     timeline = audited["partition_timeline"]
-    partitions = distinct(together(select(where(timeline, _IS_OFFLINE), *PARTITION), select(events, *PARTITION)))
+    partitions = distinct(together(select(where(timeline, _IS_OFFLINE), *PARTITION), select(where(events, _DECIDES), *PARTITION)))
     rows = in_microseconds(
         select(having(timeline, partitions, PARTITION), *PARTITION, "step", *Interval._fields), "valid_from", "valid_to"
     )
-    lines = in_microseconds(select(events, *PARTITION, *Line._fields), "ts")
+    lines = in_microseconds(select(having(events, partitions, PARTITION), *PARTITION, *Line._fields), "ts")
     around = arounds(audited["broker_outages"], facts)
     smallest = {
         (row["cluster"], row["incarnation"], row["topic"]): row["min_isr"]

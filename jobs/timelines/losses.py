@@ -23,6 +23,10 @@ _HIGH_WATERMARK = event_types("lowers_high_watermark")
 _STARTED = event_types("starts_leader_epoch")
 # events that `losses` reads, besides those with a leader recovery state
 LINES = event_types("shows_loss", "truncates_log", "lowers_high_watermark", "starts_leader_epoch")
+# the line of a leader that is back and truncates its log
+_TRUNCATED = "log_truncated"
+# without one of them, a line with a leader recovery state, or a row without a leader, a partition has lost nothing
+DECIDING = event_types("shows_loss") | {_TRUNCATED}
 SECOND = 1_000_000
 # lines of several nodes about one election are at most this far apart
 TOGETHER = 120 * SECOND
@@ -456,7 +460,7 @@ def _tails(rows: Sequence[Interval], lines: Sequence[Line], elections: Sequence[
             (
                 line
                 for line in lines
-                if line.event_type == "log_truncated"
+                if line.event_type == _TRUNCATED
                 and line.node == crash.broker
                 and load.ts <= line.ts <= load.ts + CUT_SOON
                 and line.start_offset is not None

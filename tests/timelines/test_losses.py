@@ -9,10 +9,12 @@ from typing import Any
 
 import pytest
 import truth
+from hypothesis import given
+from hypothesis import strategies as st
 from logs import LOGS, NODE_FOLDER, PARSER, microseconds, recordings, records
 from timelines import COLUMNS, recorded_timelines, truth_of
 
-from jobs.timelines.losses import ALL, LINES, SOME, TAIL, UNCLEAN, Around, Crash, Interval, Line, Loss, losses
+from jobs.timelines.losses import ALL, DECIDING, LINES, SOME, TAIL, UNCLEAN, Around, Crash, Interval, Line, Loss, losses
 
 SECOND = 1_000_000
 # for two clusters under one name the truth is that of the first, or begins with the migration
@@ -142,6 +144,27 @@ def test_records_that_a_crashed_leader_truncated() -> None:
     found = losses(UNCLEAN_ROWS, [starts._replace(ts=30 * SECOND), *BACK], died)
     assert of(found) == [(UNCLEAN, 2, True, 10, ALL)]
     assert losses(clean, [starts, *BACK], Around(1)) == []
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 3), st.lists(st.integers(0, 3), max_size=3, unique=True)), max_size=5),
+    st.lists(st.tuples(st.integers(0, 60), st.sampled_from(sorted(LINES - DECIDING)), st.integers(0, 3)), max_size=6),
+)
+def test_nothing_is_lost_without_a_line_that_decides(
+    steps: list[tuple[int, list[int]]], named: list[tuple[int, str, int]]
+) -> None:
+    """Checks fold only partitions that have such a line, or were without a leader."""
+    history = rows(*((10 * n, leader, isr) for n, (leader, isr) in enumerate(steps)), replicas=[0, 1, 2, 3]) if steps else []
+    lines = [
+        line(at, what, node, start_offset=6, end_offset=16, high_watermark=9, text="12", leader_epoch=1)
+        for at, what, node in named
+    ]
+    crashes = [Crash(broker, 20 * SECOND, 49 * SECOND) for broker in range(4)]
+    assert losses(history, lines, Around(1, crashes=crashes)) == []
+
+
+def test_a_line_that_decides_alone_may_show_a_loss() -> None:
+    assert losses([], [difference(30, 2, 3)], Around(1))
 
 
 # -- recordings -----------------------------------------------------------------------------------------------
