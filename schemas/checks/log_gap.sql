@@ -7,17 +7,27 @@
 -- episodes: yes
 -- thresholds: log_gap_minutes
 -- candidates: gaps
-WITH written AS (
-  SELECT cluster, incarnation, node, ts, record_id, lag(ts) OVER w AS before, lag(record_id) OVER w AS record_before
-  FROM audited_events WHERE node IS NOT NULL AND ts IS NOT NULL
-  WINDOW w AS (PARTITION BY cluster, incarnation, node ORDER BY ts, record_no)
+WITH minutes AS (
+  SELECT *, lag(minute) OVER w AS earlier, lead(minute) OVER w AS later
+  FROM (SELECT DISTINCT cluster, incarnation, node, date_trunc('MINUTE', ts) AS minute FROM audited_events WHERE node IS NOT NULL AND ts IS NOT NULL)
+  WINDOW w AS (PARTITION BY cluster, incarnation, node ORDER BY minute)
+), beside AS (
+  -- minutes beside a pause; to order the records of all minutes takes long
+  SELECT * FROM minutes
+  WHERE minute >= earlier + make_dt_interval(0, 0, log_gap_minutes(cluster, NULL))
+    OR later >= minute + make_dt_interval(0, 0, log_gap_minutes(cluster, NULL))
+), written AS (
+  SELECT e.cluster, e.incarnation, e.node, e.ts, e.record_id, b.earlier, lag(e.ts) OVER w AS before, lag(e.record_id) OVER w AS record_before
+  FROM audited_events e
+  JOIN beside b ON b.cluster = e.cluster AND b.incarnation = e.incarnation AND b.node = e.node AND b.minute = date_trunc('MINUTE', e.ts)
+  WINDOW w AS (PARTITION BY e.cluster, e.incarnation, e.node ORDER BY e.ts, e.record_no)
 ), gaps AS (
   -- without the time in which the node was down
   SELECT * FROM (
     SELECT w.cluster, w.incarnation, w.node, w.ts, w.record_id, w.record_before, greatest(w.before, max(o.until)) AS before
     FROM written w
     LEFT JOIN audited_broker_outages o ON o.cluster = w.cluster AND o.incarnation = w.incarnation AND o.broker = w.node AND o.until > w.before AND o.since < w.ts
-    WHERE w.ts > w.before + make_dt_interval(0, 0, log_gap_minutes(w.cluster, NULL))
+    WHERE w.before >= w.earlier AND w.ts > w.before + make_dt_interval(0, 0, log_gap_minutes(w.cluster, NULL))
     GROUP BY w.cluster, w.incarnation, w.node, w.ts, w.record_id, w.record_before, w.before)
   WHERE ts > before + make_dt_interval(0, 0, log_gap_minutes(cluster, NULL))
 ), missed AS (
@@ -38,8 +48,7 @@ WITH written AS (
   FROM (
     SELECT g.*, m.minute, lag(m.minute) OVER (PARTITION BY g.cluster, g.incarnation, g.node, g.ts ORDER BY m.minute) AS last
     FROM missed g
-    JOIN (SELECT DISTINCT cluster, node, date_trunc('MINUTE', ts) AS minute FROM audited_events WHERE node IS NOT NULL AND ts IS NOT NULL) m
-      ON m.cluster = g.cluster AND m.node <> g.node AND m.minute > g.before AND m.minute < g.ts)
+    JOIN minutes m ON m.cluster = g.cluster AND m.node <> g.node AND m.minute > g.before AND m.minute < g.ts)
   GROUP BY ALL
 )
 SELECT
