@@ -1,19 +1,24 @@
-"""Fold partitions in the processes of the pool: DuckDB sorts their rows, and each process gets whole partitions and writes a file."""
+"""Fold partitions and topics in the processes of the pool: DuckDB sorts their rows, and each process gets whole ones."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from functools import partial
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial, reduce
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from jobs.engine.database import identifier
 from jobs.engine.pool import Pool, shared
 from jobs.engine.relation import Relation
-from jobs.engine.work import fold, summaries
+from jobs.engine.work import SIDE, fold, fold_groups, summaries
 from jobs.nightly import folding
 from jobs.timelines import ClusterEvidence, ClusterFacts
+
+if TYPE_CHECKING:
+    from jobs.engine.rows import Fold
 
 # events of whole partitions that a process folds at once
 CHUNK = 25_000
@@ -48,28 +53,55 @@ def folded(
         one.by_number  # noqa: B018  # computed once, not by every process
     given = shared((dict(facts), at_once), folder / "given")
     events, states = (some.aligned(folding.INPUT) for some in rows)
-    chunks = map(_filled, _whole_groups(events.union(states)))
+    chunks = map(_filled, _whole_groups(events.union(states), folding.GROUP, ORDER))
     paths = [str(path) for path in pool.map(partial(fold, given, folder), chunks) if path is not None]
     return Relation.of_files(paths, folding.OUTPUT, root)
 
 
-def _whole_groups(rows: Relation) -> Iterator[pa.Table]:
-    """Yield the rows in order; the rows of a partition are in one piece."""
+def mapped(
+    pool: Pool, given: Path, rows: tuple[Relation, Relation], by: Sequence[str], function: Fold, *, schema: pa.Schema
+) -> pa.Table:
+    """Return what `rows.map_groups` returns. given: a file to write, for what all pieces of work share."""
+    columns = [tuple(name for name in one.column_names if name not in by) for one in rows]
+    # both sides may have a column of one name
+    sides = [
+        one.select(*by, **{f"{number}_{name}": name for name in some})
+        for number, (one, some) in enumerate(zip(rows, columns, strict=True))
+    ]
+    marked = [one.with_column(SIDE, pa.int32(), str(number)) for number, one in enumerate(sides)]
+    every = pa.schema(
+        [
+            *(rows[0].schema.field(name) for name in by),
+            *(f for one in marked for f in one.schema if f.name not in (*by, SIDE)),
+            pa.field(SIDE, pa.int32()),
+        ]
+    )
+    shared((tuple(by), columns, every, function, schema), given)
+    order = ", ".join(f"{identifier(name)} NULLS FIRST" for name in by)
+    chunks = map(_filled, _whole_groups(marked[0].aligned(every).union(marked[1].aligned(every)), by, order))
+    return pa.concat_tables([schema.empty_table(), *pool.map(partial(fold_groups, given), chunks)])
+
+
+def _whole_groups(rows: Relation, by: Sequence[str], order: str) -> Iterator[pa.Table]:
+    """Yield the rows in order; the rows that have the same values of some columns are in one piece."""
     kept: list[pa.RecordBatch] = []
-    for batch in rows.batches(ORDER, CHUNK):
+    for batch in rows.batches(order, CHUNK):
         kept.append(batch)
         if sum(one.num_rows for one in kept) < CHUNK:
             continue
         some = pa.Table.from_batches(kept)
-        same = None
-        for name in folding.GROUP:
-            is_last = pc.equal(some[name], some[name][-1])
-            same = is_last if same is None else pc.and_(same, is_last)
+        same = reduce(pc.and_, (_is_as_last(some[name]) for name in by))
         if begin := some.num_rows - pc.sum(same).as_py():
             yield some.slice(0, begin)
             kept = some.slice(begin).to_batches()
     if kept:
         yield pa.Table.from_batches(kept)
+
+
+def _is_as_last(column: pa.ChunkedArray) -> Any:
+    """Return where a column has its last value; null is one."""
+    last = column[-1]
+    return pc.fill_null(pc.equal(column, last), False) if last.is_valid else pc.is_null(column)
 
 
 def _filled(rows: pa.Table | pa.RecordBatch) -> pa.Table:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import tempfile
 import threading
 import uuid
 from collections import defaultdict
@@ -24,7 +25,7 @@ from jobs.engine.literals import moment
 from jobs.engine.local import LocalTables
 from jobs.engine.pool import Pool
 from jobs.engine.relation import Relation
-from jobs.engine.rows import EVERY, Frame, Where, differing, in_clusters, is_empty, is_known, of_clusters, where
+from jobs.engine.rows import EVERY, Fold, Frame, Where, differing, in_clusters, is_empty, is_known, of_clusters, where
 from jobs.engine.run_tables import (
     EVENT,
     GROWING,
@@ -294,6 +295,14 @@ class LocalStore(RunTables):
         return grouped.folded(
             self.pool, str(self._delta_rs.folder), folder, (Relation.of(keyed), Relation.of(states)), facts=facts, at_once=at_once
         )
+
+    def map_groups(self, one: Any, other: Any, by: Sequence[str], fold: Fold, schema: pa.Schema) -> Relation:
+        """As `RunTables.map_groups`: in the processes of the pool where the rows are many."""
+        from jobs.engine import grouped
+
+        with tempfile.TemporaryDirectory(prefix="kafka-audit-") as folder:
+            given = Path(folder) / "given"
+            return Relation.of(grouped.mapped(self.pool, given, (Relation.of(one), Relation.of(other)), by, fold, schema=schema))
 
     def append_files(self, table: str, files: Sequence[DataFile], after: int | None = None) -> None:
         """Add rows that are in files beside the table, which become its own. after: as `RunTables.append` has it."""

@@ -195,7 +195,7 @@ def shared(value: Any, path: Path) -> Path:
     return path
 
 
-@lru_cache(2)
+@lru_cache(4)
 def loaded(path: Path) -> Any:
     """Return the value that `shared` has written to a file."""
     return pickle.loads(path.read_bytes())

@@ -23,6 +23,7 @@ from jobs.engine import queries, upgrade
 from jobs.engine.relation import Relation
 from jobs.engine.rows import (
     EVERY,
+    Fold,
     Frame,
     Where,
     distinct,
@@ -248,6 +249,13 @@ class RunTables(ABC):
         """Fold partitions. keyed: events with their partition; states: what is kept of partitions; both have columns of `folding.INPUT`.
 
         facts: by cluster. at_once: number of events of a partition that are folded in one piece; None: all. out: `folding.OUTPUT`, computed once.
+        """
+
+    @abstractmethod
+    def map_groups(self, one: Frame, other: Frame, by: Sequence[str], fold: Fold, schema: pa.Schema) -> Frame:
+        """Return what `rows.map_groups` returns, computed once, by all cores where the rows are many.
+
+        fold: a function of a module, or a `partial` of one: other processes import it.
         """
 
     # -- operations of one engine -----------------------------------------------------------------------------------

@@ -7,10 +7,13 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from jobs.engine import rows_of
 from jobs.engine.files import DataFile, FileWriter
 from jobs.engine.pool import loaded
 from jobs.engine.types import table_schema
@@ -24,6 +27,8 @@ from parsers.rules import built_in
 
 # of records: the block, their place in it, what is the same for copies
 IDS = pa.schema([("number", pa.int64()), ("place", pa.int32()), ("id", pa.binary())])
+# a column of rows of two sides: the number of the side
+SIDE = "side"
 # parsers by the file that their rules are in
 _parsers: dict[Path | None, Parser] = {}
 # the rules that come with the product are compiled before processes are forked
@@ -135,6 +140,26 @@ def fold(given: Path, folder: Path, rows: pa.Table) -> Path | None:
             file.add(batch)
         made = file.close()
         return made.path if made.rows else None
+    finally:
+        _tidy()
+
+
+def fold_groups(given: Path, rows: pa.Table) -> pa.Table:
+    """Fold the rows of both sides that have the same values of some columns.
+
+    given: a file with (these columns, the other columns of each side, all columns, the function, the columns of its rows). rows: columns
+    that have a value; those of a side begin with its number, and SIDE says of which a row is.
+    """
+    by, columns, every, function, schema = loaded(given)
+    try:
+        whole = events.with_schema(rows, every)
+        groups: dict[tuple[Any, ...], tuple[list[Any], list[Any]]] = {}
+        for number, some in enumerate(columns):
+            mine = whole.filter(pc.equal(whole[SIDE], number)).select([*by, *(f"{number}_{name}" for name in some)])
+            for row in rows_of(mine.rename_columns([*by, *some])):
+                groups.setdefault(tuple(row[name] for name in by), ([], []))[number].append(row)
+        found = [{**dict(zip(by, key, strict=True)), **row} for key, both in groups.items() for row in function(key, *both)]
+        return pa.Table.from_pylist(found, schema=schema)
     finally:
         _tidy()
 

@@ -4,6 +4,7 @@ import argparse
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from jobs import analysis, errors, terminal
@@ -81,7 +82,6 @@ def write(store: Any, updated: Any, rebuilt: Iterable[str], racks: Mapping[str, 
     from jobs.engine.rows import (
         at_or_after,
         by_cluster,
-        computed,
         distinct,
         is_known,
         mapped,
@@ -91,7 +91,7 @@ def write(store: Any, updated: Any, rebuilt: Iterable[str], racks: Mapping[str, 
         together,
         where,
     )
-    from jobs.nightly.by_topic import KEY, TOPIC, RebuiltTopics, fold_topics
+    from jobs.nightly.by_topic import KEY, TOPIC, RebuiltTopics
     from jobs.nightly.updates import topic_named
 
     facts, whole = updated.facts, set(rebuilt)
@@ -109,15 +109,18 @@ def write(store: Any, updated: Any, rebuilt: Iterable[str], racks: Mapping[str, 
     columns = [name for name in EVENT_COLUMNS if name != "topic"]
     created = select(where(created, is_known("key_topic")), "cluster", *columns, topic="key_topic")
     timelines = topics.read(store, "partition_timeline", facts, [*KEY, *TIMELINE_COLUMNS])
-
-    def fold(key: tuple[Any, ...], history: "Dicts", created: "Dicts") -> Iterable[Mapping[str, Any]]:
-        return topic_rows(history, batches(created).get(key[2], []), shared[key[0]].get(key[1], Cluster()))
-
     schema = store.schema("topic_assignments")
-    judged = computed(fold_topics(timelines, topics.of(created), fold, schema))
+    judged = store.map_groups(timelines, topics.of(created), KEY, partial(_judged, shared), schema)
     load = mapped(judged, broker_loads, store.schema("broker_load"))
     for table, rows in (("topic_assignments", judged), ("broker_load", load)):
         store.replace(table, facts, together(rows, topics.not_of(store.read(table, others))) if others else rows)
+
+
+def _judged(
+    shared: Mapping[str, Mapping[int, Cluster]], key: tuple[Any, ...], history: "Dicts", created: "Dicts"
+) -> Iterable[Mapping[str, Any]]:
+    """Return the assignments of a topic, from its intervals and the events that created partitions."""
+    return topic_rows(history, batches(created).get(key[2], []), shared[key[0]].get(key[1], Cluster()))
 
 
 def _shared(facts: ClusterFacts, racks: Mapping[int, str] | None) -> dict[int, Cluster]:

@@ -4,6 +4,7 @@ import argparse
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import date, datetime
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -30,6 +31,7 @@ from jobs.operators.topic_durability import (
     silent_spans,
     summed,
     tally,
+    tally_since,
     topic_rows,
     with_stored_losses,
 )  # fmt: skip
@@ -39,7 +41,7 @@ from jobs.timelines.losses import LINES, RECOVERING, Around
 from parsers.explanation import counted, visible
 
 if TYPE_CHECKING:
-    from jobs.engine.rows import Dicts, Fold, Where
+    from jobs.engine.rows import Dicts, Where
 
 EXAMPLES = """\
 examples:
@@ -83,7 +85,6 @@ def write(store: Any, updated: Any, rebuilt: Iterable[str], config: Config) -> N
         EVERY,
         above,
         any_of,
-        computed,
         differing,
         distinct,
         having,
@@ -97,7 +98,7 @@ def write(store: Any, updated: Any, rebuilt: Iterable[str], config: Config) -> N
         together,
         where,
     )
-    from jobs.nightly.by_topic import KEY, RebuiltTopics, fold_topics
+    from jobs.nightly.by_topic import KEY, RebuiltTopics
     from jobs.nightly.partition_losses import ABOUT_LOSSES
 
     facts, schema = updated.facts, store.schema("durability")
@@ -114,7 +115,7 @@ def write(store: Any, updated: Any, rebuilt: Iterable[str], config: Config) -> N
 
     def rebuild() -> Any:
         timeline = topics.read(store, "partition_timeline", facts, columns)
-        return computed(fold_topics(timeline, topics.of(events), _fold_all_days(shared), schema))
+        return store.map_groups(timeline, topics.of(events), KEY, partial(_all_days, shared), schema)
 
     if not since:
         store.replace("durability", facts, rebuild())
@@ -125,9 +126,8 @@ def write(store: Any, updated: Any, rebuilt: Iterable[str], config: Config) -> N
 
     def extend() -> Any:
         timeline = store.read("partition_timeline", since, is_recent, columns)
-        return computed(
-            fold_topics(topics.not_of(timeline), topics.not_of(where(stored, newest)), _fold_new_days(shared, since), schema)
-        )
+        known = topics.not_of(where(stored, newest))
+        return store.map_groups(topics.not_of(timeline), known, KEY, partial(_new_days, shared, since), schema)
 
     rows, later = run_concurrently(rebuild, extend)
     replaced = any_of([newest, of_clusters(whole)])
@@ -141,26 +141,22 @@ def write(store: Any, updated: Any, rebuilt: Iterable[str], config: Config) -> N
     store.replace_where("durability", facts, replaced, together(where(rows, replaced), corrected, later))
 
 
-def _fold_all_days(shared: Mapping[tuple[str, int], Shared]) -> "Fold":
-    """Return the fold of all days of a topic, from its intervals and the events that show losses."""
-
-    def fold(key: tuple[Any, ...], history: "Dicts", events: "Dicts") -> Iterable[Mapping[str, Any]]:
-        topic, known = key[2], shared.get(key[:2])
-        return topic_rows(tally(history, events, topic, known), topic, known) if known else ()
-
-    return fold
+def _all_days(
+    shared: Mapping[tuple[str, int], Shared], key: tuple[Any, ...], history: "Dicts", events: "Dicts"
+) -> Iterable[Mapping[str, Any]]:
+    """Return the rows of all days of a topic, from its intervals and the events that show losses."""
+    topic, known = key[2], shared.get(key[:2])
+    return topic_rows(tally(history, events, topic, known), topic, known) if known else ()
 
 
-def _fold_new_days(shared: Mapping[tuple[str, int], Shared], since: Mapping[str, date]) -> "Fold":
-    """Return the fold of a topic's last days, from their intervals and the stored rows of these days."""
-
-    def fold(key: tuple[Any, ...], history: "Dicts", stored: "Dicts") -> Iterable[Mapping[str, Any]]:
-        topic, known = key[2], shared.get(key[:2])
-        if not known:
-            return ()
-        return with_stored_losses(topic_rows(tally(history, (), topic, known, since[key[0]]), topic, known), stored)
-
-    return fold
+def _new_days(
+    shared: Mapping[tuple[str, int], Shared], since: Mapping[str, date], key: tuple[Any, ...], history: "Dicts", stored: "Dicts"
+) -> Iterable[Mapping[str, Any]]:
+    """Return the rows of a topic's last days, from their intervals and the stored rows of these days."""
+    topic, known = key[2], shared.get(key[:2])
+    if not known:
+        return ()
+    return with_stored_losses(topic_rows(tally_since(history, topic, known, since[key[0]]), topic, known), stored)
 
 
 def _from_days(days: Mapping[str, date], column: str) -> "Where":

@@ -1,9 +1,11 @@
 """Compute how long a topic was durable and available, from the intervals of its partitions. Pure."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, time, timedelta
 from itertools import groupby, pairwise
+from operator import itemgetter
 from typing import Any
 
 from jobs.nightly.min_isr import MinIsr
@@ -26,6 +28,7 @@ TIMELINE_COLUMNS = (
 # of events that show unclean elections, and the records that a replica had and truncated
 EVENT_COLUMNS = ("topic", "partition", *Line._fields)
 EVIDENCE = 20
+_EVER = datetime.min.replace(tzinfo=UTC)
 
 
 @dataclass(frozen=True)
@@ -106,35 +109,73 @@ def conditions(row: Row, least: int) -> tuple[str, ...]:
     return tuple(found)
 
 
-def tally(rows: Iterable[Row], events: Iterable[Row], topic: str, shared: Shared, since: date = date.min) -> dict[date, Tally]:
+def tally(rows: Iterable[Row], events: Iterable[Row], topic: str, shared: Shared) -> dict[date, Tally]:
     """Return day (UTC) -> the tally of a topic.
 
-    rows: of partition_timeline. events: about the topic. since: the first day of the result.
-    The seconds of a day depend only on the intervals that overlap it; its unclean elections depend on the whole history.
+    rows: its whole partition_timeline. events: about the topic.
     """
     days: dict[date, Tally] = {}
+    about = _Topic.of(topic, shared)
     of_topic = list(events)
-    for partition, some in groupby(sorted(rows, key=lambda r: (r["partition"], r["step"])), key=lambda r: r["partition"]):
-        history = [row for row in some if row["state"] != "NonExistentPartition"]
-        _tally_partition(days, history, topic, shared, since)
+    for partition, history in _histories(rows):
+        _tally_partition(days, history, about, _EVER)
         mine = [event for event in of_topic if event["partition"] == partition and event["ts"] is not None]
         _tally_unclean(days, history, mine, shared.around)
     return days
 
 
-def _tally_partition(days: dict[date, Tally], history: Sequence[Row], topic: str, shared: Shared, since: date) -> None:
-    first = datetime.combine(since, time(), UTC)
+def tally_since(rows: Iterable[Row], topic: str, shared: Shared, since: date) -> dict[date, Tally]:
+    """Return day (UTC) -> the tally of a topic from a day on, without its unclean elections, which depend on the whole history.
+
+    rows: of partition_timeline, those that overlap these days.
+    """
+    days: dict[date, Tally] = {}
+    about = _Topic.of(topic, shared)
+    for _, history in _histories(rows):
+        _tally_partition(days, history, about, datetime.combine(since, time(), UTC))
+    return days
+
+
+def _histories(rows: Iterable[Row]) -> Iterator[tuple[int, list[Row]]]:
+    """Yield (partition, its rows in order) without the time in which it does not exist."""
+    ordered = sorted(rows, key=itemgetter("partition", "step"))
+    for partition, some in groupby(ordered, key=itemgetter("partition")):
+        yield partition, [row for row in some if row["state"] != "NonExistentPartition"]
+
+
+@dataclass(frozen=True)
+class _Topic:
+    """What the partitions of a topic share. cuts: moments at which their intervals are cut, in order; pending: spans of its deletions."""
+
+    name: str
+    shared: Shared
+    cuts: Sequence[datetime]
+    pending: Sequence[Span]
+
+    @classmethod
+    def of(cls, name: str, shared: Shared) -> "_Topic":
+        pending = shared.deleted.get(name, ())
+        moments = (ts for span in (*shared.silent, *pending) for ts in span)
+        return cls(name, shared, sorted({*shared.min_isr.changes(name), *moments}), pending)
+
+
+def _tally_partition(days: dict[date, Tally], history: Sequence[Row], about: _Topic, first: datetime) -> None:
+    """Add the seconds of a partition. first: the moment from which they count."""
+    shared = about.shared
     before: set[str] = set()
     running: dict[str, float] = {}
     for row in history:
         if row["valid_from"] is None:
             continue
-        dark = (*shared.silent, *shared.fenced.get(row["leader"], ()))
-        for begin, end in _pieces(max(row["valid_from"], first), row["valid_to"] or shared.now, topic, shared, dark):
+        fenced = shared.fenced.get(row["leader"], ())
+        dark = (*shared.silent, *fenced)
+        for begin, end in _pieces(max(row["valid_from"], first), row["valid_to"] or shared.now, about.cuts, fenced):
+            if any(since <= begin < until for since, until in about.pending):
+                continue
             day = days.setdefault(begin.date(), Tally())
             day.partitions.add(row["partition"])
             unseen = any(silence <= begin < last for silence, last in dark)
-            names = ("unknown",) if unseen else conditions(row, shared.min_isr.of(topic, begin))
+            names = ("unknown",) if unseen else conditions(row, shared.min_isr.of(about.name, begin))
             seconds = (end - begin).total_seconds()
             for name in names:
                 day.seconds[name] += seconds
@@ -151,22 +192,17 @@ def _tally_partition(days: dict[date, Tally], history: Sequence[Row], topic: str
             before = set(names)
 
 
-def _pieces(begin: datetime, end: datetime, topic: str, shared: Shared, dark: Sequence[Span]) -> Iterable[Span]:
-    """Return the parts of a span, without the time of a pending deletion.
-
-    They are cut at midnight, at changes of min ISR, and at the ends of dark spans.
-    dark: spans that the logs say nothing about.
-    """
-    pending = shared.deleted.get(topic, ())
-    cuts = {begin, end, *shared.min_isr.changes(topic), *(ts for span in (*dark, *pending) for ts in span)}
+def _pieces(begin: datetime, end: datetime, cuts: Sequence[datetime], fenced: Sequence[Span]) -> Iterable[Span]:
+    """Return the parts of a span, cut at midnight, at the given moments, and where its leader was fenced or was not any more."""
+    if begin >= end:
+        return ()
+    inner = set(cuts[bisect_right(cuts, begin) : bisect_left(cuts, end)])
+    inner |= {ts for span in fenced for ts in span if begin < ts < end}
     midnight = datetime.combine(begin.date(), time(), UTC) + timedelta(days=1)
     while midnight < end:
-        cuts.add(midnight)
+        inner.add(midnight)
         midnight += timedelta(days=1)
-    ordered = sorted(cut for cut in cuts if begin <= cut <= end)
-    for first, last in pairwise(ordered):
-        if not any(since <= first < until for since, until in pending):
-            yield first, last
+    return pairwise([begin, *sorted(inner), end])
 
 
 def _tally_unclean(days: dict[date, Tally], history: Sequence[Row], events: Sequence[Row], around: Around) -> None:

@@ -7,9 +7,12 @@ import shutil
 import signal
 import time
 from collections.abc import Iterator
+from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from processes import left
 from tables import rows_of
@@ -17,10 +20,11 @@ from test_interrupts import AT_CALL, is_interrupted, run
 from test_landing import SAMPLE, copied_logs, read
 
 from jobs import errors
-from jobs.engine import local_store
+from jobs.engine import grouped, local_store
 from jobs.engine.local_store import LocalStore
 from jobs.engine.parsing import FOLDER
 from jobs.engine.pool import Pool, WorkerLost
+from jobs.engine.rows import map_groups, to_dicts
 from jobs.landing import events, ingest
 
 # the pool parses whatever there is, in many pieces
@@ -178,3 +182,39 @@ def test_the_pool_ends_with_a_run_that_is_killed(many: tuple[str, ...], monkeypa
     again, said, processes = run(ON_POOL, *many)
     assert again in (errors.CLEAN, errors.FINDINGS), said
     assert processes == {}
+
+
+def lengths(offset: int, key: tuple[Any, ...], some: list[dict[str, Any]], others: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """A fold that uses all that it is given: rows of one side, and values of a column that both sides have."""
+    found = [row["n"] for row in some], [row["n"] for row in others], [row["at"] for row in some]
+    return [{"text": repr((key, *(sorted(one, key=repr) for one in found))), "sum": offset + len(some)}] if some else []
+
+
+@pytest.mark.parametrize("chunk", [1, 2, 1000])
+def test_groups_are_folded_in_any_pieces(store: LocalStore, monkeypatch: pytest.MonkeyPatch, chunk: int) -> None:
+    """Also those whose key has a null, and those that only one side has."""
+    monkeypatch.setattr(grouped, "CHUNK", chunk)
+    at = datetime(2026, 3, 1, tzinfo=UTC)
+    keys = [("a", 1), ("a", None), (None, 1), (None, None), ("a", 1), ("b", 2), ("a", 1), (None, None)]
+    one = pa.table(
+        {
+            "cluster": pa.array([key[0] for key in keys], pa.string()),
+            "part": pa.array([key[1] for key in keys], pa.int32()),
+            "n": pa.array([*range(7), None], pa.int64()),
+            "at": pa.array([at, None] * 4, pa.timestamp("us", "UTC")),
+        }
+    )
+    other = pa.table(
+        {
+            "n": pa.array(["x", None, "z"]),
+            "part": pa.array([1, None, 9], pa.int32()),
+            "cluster": pa.array(["a", None, "c"], pa.string()),
+        }
+    )
+    schema = pa.schema([("cluster", pa.string()), ("part", pa.int32()), ("text", pa.string()), ("sum", pa.int64())])
+    expected = to_dicts(map_groups(one, other, ["cluster", "part"], partial(lengths, 5), schema))
+    found = to_dicts(store.map_groups(one, other, ["cluster", "part"], partial(lengths, 5), schema))
+    assert len(expected) == len(set(keys))
+    assert sorted(found, key=repr) == sorted(expected, key=repr)
+    none = one.slice(0, 0)
+    assert to_dicts(store.map_groups(none, other.slice(0, 0), ["cluster", "part"], partial(lengths, 5), schema)) == []

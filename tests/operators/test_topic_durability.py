@@ -168,7 +168,7 @@ def test_new_days_are_those_of_the_whole_history(begun):
     whole = durability.topic_rows(durability.tally(history, (), "orders", known), "orders", known)
     since = date.fromisoformat(begun)
     since_then = [row for row in history if row["valid_to"] is None or row["valid_to"].date() >= since]
-    later = durability.topic_rows(durability.tally(since_then, (), "orders", known, since), "orders", known)
+    later = durability.topic_rows(durability.tally_since(since_then, "orders", known, since), "orders", known)
     expected = [row for row in whole if row["day"] >= since]
     assert sum(row["unclean_elections"] for row in whole) == 1
     assert expected
