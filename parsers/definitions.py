@@ -49,7 +49,7 @@ INPUT_TABLES = ("reassignments", "topic_deletions", "discontinuities", "broker_o
 INPUT_FACTS = ("clock_distances", "controller_vacancies", "losses")
 # views that Python registers; their columns are not known to lint
 REGISTERED_BY_PYTHON = (
-    "clocks", "slos", "legal_moves", "leading", "partition_spells", "losses", "audited_partitions_now",
+    "clocks", "slos", "legal_moves", "leading", "partition_episodes", "losses", "audited_partitions_now",
     # jobs.nightly.fact_frames
     "logs_seen", "nodes_heard", "brokers_named", "logged_min_isr", "controller_vacancies", "terms_of_quorum",
     # jobs.reporting.pictures, jobs.checking.harms
@@ -65,7 +65,7 @@ BY_HASH = re.compile(r"array_sort\((?:array_\w+\()?collect_(?:set|list)\((?:\w+\
 LOUD = re.compile(r"\b(?:ERROR|FATAL)\b")
 # parts of a query that conclude from the absence of lines
 ABSENCE = re.compile(
-    r"\bANTI JOIN\b|\bNOT EXISTS\b|\bNOT exists\(|\b(?:until|valid_to|completed_at) IS NULL|\bpartition_spells\b|'in_progress'"
+    r"\bANTI JOIN\b|\bNOT EXISTS\b|\bNOT exists\(|\b(?:until|valid_to|completed_at) IS NULL|\bpartition_episodes\b|'in_progress'"
 )
 CAUSE_SUBJECTS = ("broker", "partition", "topic", "cluster")
 CAUSE_BEGINS = ("before", "any")
@@ -633,8 +633,8 @@ def _coverage_problems(check: schemas.Statement, body: str) -> Iterator[str]:
         if check.header.get("needs"):
             yield f"needs: {error}"
         return
-    if kinds == ("partition",) and "partition_spells" not in body:
-        yield "needs: only partition_spells enforces `partition`, and the query does not read it"
+    if kinds == ("partition",) and "partition_episodes" not in body:
+        yield "needs: only partition_episodes enforces `partition`, and the query does not read it"
     is_silent = "lines" in kinds and ABSENCE.search(body) is not None
     if is_silent and not check.header.get("silence"):
         yield "it concludes from absence (an anti join, NOT EXISTS, a missing end): name the logs that it needs, or say under `silence` why missing lines raise no finding"

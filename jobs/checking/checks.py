@@ -60,7 +60,7 @@ def register(
     """Register the views and functions (`schemas/functions`) that checks read.
 
     Views: audited_<table> (`updates.scope`), audited_partitions_now (`updates.partitions_now`), clocks, slos, legal_moves, leading,
-    partition_spells, losses, those of `fact_frames` and of `schemas/facts`.
+    partition_episodes, losses, those of `fact_frames` and of `schemas/facts`.
     """
     given = {table: audited[table] if table != "events" else _named_columns(audited[table]) for table in AUDITED}
     known = {f"audited_{table}": rows for table, rows in given.items()}
@@ -75,7 +75,7 @@ def register(
         fact_views[fact.name] = queries.frame(fact.sql)
         queries.view(fact.name, fact_views[fact.name])
     now = {clock.cluster: clock.now for clock in clocks}
-    queries.view("partition_spells", computed(partition_episodes(given, fact_views, now, facts)))
+    queries.view("partition_episodes", computed(partition_episodes(given, fact_views, now, facts)))
     queries.view("losses", computed(partition_losses(audited, fact_views, facts)))
 
 
@@ -131,7 +131,7 @@ def present(queries: Queries) -> set[str]:
     """
     kinds = [
         "SELECT event_type AS kind FROM audited_events",
-        "SELECT kind FROM partition_spells",
+        "SELECT kind FROM partition_episodes",
         "SELECT state AS kind FROM audited_replica_timeline WHERE valid_to IS NULL",
         "(SELECT 'drifted' AS kind FROM audited_events WHERE drifted LIMIT 1)",
         "(SELECT 'unknown_errors' AS kind FROM audited_events WHERE event_type IS NULL AND level IN ('ERROR', 'FATAL') LIMIT 1)",

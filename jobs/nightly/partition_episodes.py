@@ -1,4 +1,4 @@
-"""Build the view `partition_spells`: episodes in which something was wrong with a partition.
+"""Build the view `partition_episodes`: episodes in which something was wrong with a partition.
 
 `jobs.timelines.episodes` finds them, topic by topic.
 """

@@ -248,7 +248,7 @@ def _heat(queries: "Queries", recent: dict[str, RecentHours]) -> None:
         """SELECT cluster, replica, hour, count(DISTINCT topic, partition) AS partitions FROM (
           SELECT cluster, s.replica, s.topic, s.partition, explode(sequence(
             date_trunc('HOUR', greatest(s.since, n.since)), date_trunc('HOUR', least(s.until, n.until)), INTERVAL 1 HOUR)) AS hour
-          FROM partition_spells s JOIN recent_spans n USING (cluster)
+          FROM partition_episodes s JOIN recent_spans n USING (cluster)
           WHERE s.kind = 'out_of_sync' AND s.until >= greatest(s.since, n.since) AND s.since <= n.until
         ) GROUP BY ALL"""
     )

@@ -12,7 +12,7 @@
 -- thresholds: below_min_isr_seconds
 -- candidates: long
 WITH long AS (
-  SELECT * FROM partition_spells WHERE kind = 'below_min_isr' AND until >= since + make_dt_interval(0, 0, 0, below_min_isr_seconds(cluster, topic))
+  SELECT * FROM partition_episodes WHERE kind = 'below_min_isr' AND until >= since + make_dt_interval(0, 0, 0, below_min_isr_seconds(cluster, topic))
 )
 SELECT
   s.cluster, s.incarnation,

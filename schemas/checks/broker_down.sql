@@ -23,7 +23,7 @@ WITH hit AS (
     count_if(kind = 'out_of_sync' AND NOT ended) AS out_of_sync_now,
     max(CASE WHEN kind = 'leaderless' THEN unix_millis(until) - unix_millis(since) END) AS longest,
     slice(earliest_records(collect_list(CASE WHEN kind = 'leaderless' AND record_id IS NOT NULL THEN struct(since AS at, array(record_id) AS records) END)), 1, 10) AS records
-  FROM (SELECT *, until >= since + make_dt_interval(0, 0, 0, leaderless_seconds(cluster, topic)) AS overdue FROM partition_spells)
+  FROM (SELECT *, until >= since + make_dt_interval(0, 0, 0, leaderless_seconds(cluster, topic)) AS overdue FROM partition_episodes)
   WHERE kind IN ('leaderless', 'out_of_sync') AND cause_broker IS NOT NULL
   GROUP BY cluster, incarnation, cause_broker, cause_since
 ), expired AS (

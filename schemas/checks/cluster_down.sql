@@ -57,5 +57,5 @@ LEFT JOIN (
 LEFT JOIN (
   SELECT cluster, incarnation, cause_all_since,
     collect_list(struct(topic, partition, replica, since, CASE WHEN ended THEN until END AS until)) AS subjects
-  FROM partition_spells WHERE kind = 'leaderless' AND cause_all_since IS NOT NULL GROUP BY cluster, incarnation, cause_all_since
+  FROM partition_episodes WHERE kind = 'leaderless' AND cause_all_since IS NOT NULL GROUP BY cluster, incarnation, cause_all_since
 ) s ON s.cluster = o.cluster AND s.incarnation = o.incarnation AND s.cause_all_since = o.since

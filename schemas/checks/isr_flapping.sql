@@ -14,7 +14,7 @@ WITH turns AS (
     count(*) AS episodes, min(since) AS since, max(until) AS until,
     collect_list(struct(topic, partition, replica, since, until)) AS subjects, flatten(transform(array_sort(collect_list(struct(since, evidence))), one -> one.evidence)) AS evidence,
     array_distinct(flatten(collect_list(down_meanwhile))) AS down
-  FROM partition_spells
+  FROM partition_episodes
   WHERE kind = 'out_of_sync' AND ended AND returned AND cause_broker IS NULL
   GROUP BY cluster, incarnation, replica, date_trunc('HOUR', since)
 ), alive AS (

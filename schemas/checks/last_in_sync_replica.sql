@@ -12,7 +12,7 @@
 -- thresholds: last_in_sync_seconds
 -- candidates: long
 WITH long AS (
-  SELECT * FROM partition_spells WHERE kind = 'last_in_sync' AND until >= since + make_dt_interval(0, 0, 0, last_in_sync_seconds(cluster, topic))
+  SELECT * FROM partition_episodes WHERE kind = 'last_in_sync' AND until >= since + make_dt_interval(0, 0, 0, last_in_sync_seconds(cluster, topic))
 )
 SELECT
   s.cluster, s.incarnation,

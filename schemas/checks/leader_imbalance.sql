@@ -9,7 +9,7 @@
 -- thresholds: leader_imbalance_minutes
 -- candidates: long
 WITH long AS (
-  SELECT s.* FROM partition_spells s
+  SELECT s.* FROM partition_episodes s
   JOIN clocks k ON k.cluster = s.cluster AND k.incarnation = s.incarnation
   WHERE s.kind = 'not_preferred' AND NOT s.ended AND s.since + make_dt_interval(0, 0, leader_imbalance_minutes(s.cluster, s.topic)) <= k.now
 ), preferred AS (

@@ -12,7 +12,7 @@
 WITH unexplained AS (
   SELECT s.*, array_sort(s.isr) AS last_isr,
     lag(s.since) OVER (PARTITION BY s.cluster, s.incarnation, array_sort(s.isr) ORDER BY s.since, s.topic, s.partition) AS before
-  FROM partition_spells s
+  FROM partition_episodes s
   WHERE s.kind = 'leaderless' AND s.cause_since IS NULL
     -- where no line names the replicas, any broker that was down may be one
     AND (size(coalesce(s.missing, array())) > 0 OR NOT EXISTS (

@@ -14,7 +14,7 @@
 WITH up AS (
   -- without the time in which the broker is down, which broker_down reports
   SELECT cluster, incarnation, topic, partition, replica, episode_since, up.since, up.until
-  FROM (SELECT cluster, incarnation, topic, partition, replica, since AS episode_since, explode(up) AS up FROM partition_spells WHERE kind = 'out_of_sync')
+  FROM (SELECT cluster, incarnation, topic, partition, replica, since AS episode_since, explode(up) AS up FROM partition_episodes WHERE kind = 'out_of_sync')
   WHERE up.until >= up.since + make_dt_interval(0, 0, under_replicated_minutes(cluster, topic))
 ), heard AS (
   -- the part in which any node wrote
@@ -31,7 +31,7 @@ WITH up AS (
 ), late AS (
   SELECT s.* EXCEPT (until, ended, is_end_seen), l.begun, l.until, s.ended OR l.until < s.until AS ended, s.is_end_seen AND l.until = s.until AS is_end_seen,
     l.until < s.until AS goes_down
-  FROM partition_spells s
+  FROM partition_episodes s
   JOIN long l ON l.cluster = s.cluster AND l.incarnation = s.incarnation AND l.topic = s.topic AND l.partition = s.partition AND l.replica = s.replica
     AND l.episode_since = s.since
   WHERE s.kind = 'out_of_sync'

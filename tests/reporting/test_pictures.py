@@ -191,7 +191,7 @@ TABLES = {
         "valid_to": "TIMESTAMP",
     },
     "audited_reassignments": {"cluster": "STRING", "started_at": "TIMESTAMP", "completed_at": "TIMESTAMP", "outcome": "STRING"},
-    "partition_spells": {
+    "partition_episodes": {
         "cluster": "STRING", "kind": "STRING", "topic": "STRING", "partition": "INT", "replica": "INT", "since": "TIMESTAMP", "until": "TIMESTAMP",
     },
     "audited_durability": {"cluster": "STRING", "topic": "STRING", "day": "DATE"} | dict.fromkeys(TopicDay._fields[2:], "DOUBLE"),
@@ -232,7 +232,7 @@ def test_pictures_are_read_from_tables(spark: Any, engine: str) -> None:
         {"cluster": "payments", "started_at": str(at(0)), "completed_at": str(at(15)), "outcome": "completed"}
     ]
     spell = {"kind": "out_of_sync", "cluster": "payments", "topic": "orders", "partition": 0, "replica": 3}
-    rows["partition_spells"] = [spell | {"since": str(at(60)), "until": str(at(120))}]
+    rows["partition_episodes"] = [spell | {"since": str(at(60)), "until": str(at(120))}]
     queries = InSpark(spark) if engine == "Spark" else Database()
     for name, types in TABLES.items():
         queries.view(name, frame(spark, types, rows[name]) if engine == "Spark" else to_table(frame(spark, types, rows[name])))

@@ -261,7 +261,7 @@ def test_a_check_names_the_logs_that_it_needs() -> None:
         changed = schemas.Statement("c", check.header | {"needs": needs} | header, query)
         return "; ".join(check_problems([changed], severities()))
 
-    for query in ("x LEFT ANTI JOIN y", "WHERE NOT EXISTS (SELECT 1)", "WHERE o.until IS NULL", "FROM partition_spells"):
+    for query in ("x LEFT ANTI JOIN y", "WHERE NOT EXISTS (SELECT 1)", "WHERE o.until IS NULL", "FROM partition_episodes"):
         assert "it concludes from absence" in found("lines", query)
         assert "absence" not in found("every_node", query)
         assert "absence" not in found("lines", query, silence="there is nothing to miss")
@@ -270,7 +270,7 @@ def test_a_check_names_the_logs_that_it_needs() -> None:
     assert "no kind of coverage is called some_node" in found("some_node", "SELECT 1")
     assert "severity loud is none of" in found("this_node, else loud", "SELECT 1")
     assert "lines cannot be combined" in found("lines or this_node", "SELECT 1")
-    assert "only partition_spells enforces" in found("partition", "SELECT 1")
+    assert "only partition_episodes enforces" in found("partition", "SELECT 1")
     assert "by_absence marks findings" in found("lines", "SELECT 1 AS by_absence", also="by_absence")
 
 
