@@ -40,7 +40,9 @@ SHORTEST = 12  # least width to which a column of a text table is cut
 NEAR = 8  # most similar names in an error about an unknown name
 FORMATS = ("table", "csv", "json", "parquet")
 READING = {"SELECT", "WITH", "SHOW", "DESCRIBE", "DESC", "EXPLAIN", "VALUES", "TABLE", "FROM"}
-_OPAQUE = re.compile(r"'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"|`(?:[^`]|``)*`|--[^\n]*|/\*.*?(?:\*/|\Z)", re.DOTALL)
+_OPAQUE = re.compile(
+    r"'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"|`(?:[^`]|``)*`|--[^\n]*|/\*.*?(?:\*/|\Z)", re.DOTALL
+)
 _WRITING = re.compile(
     r"\b(INSERT\s+(?:INTO|OVERWRITE|WITH)|MERGE\s+(?:INTO|WITH)|DELETE\s+FROM|UPDATE\s+\S.*?\sSET)\b",
     re.I | re.S,
@@ -87,9 +89,14 @@ def add_arguments(commands: Any) -> None:
     query.add_argument("query", metavar="QUERY")
     form = query.add_mutually_exclusive_group()
     form.add_argument(
-        "--format", choices=FORMATS, default="table", help="json: JSON Lines; parquet: to a file or pipe (default table)"
+        "--format",
+        choices=FORMATS,
+        default="table",
+        help="json: JSON Lines; parquet: to a file or pipe (default table)",
     )
-    form.add_argument("--json", action="store_const", const="json", dest="format", help="the same as --format json")
+    form.add_argument(
+        "--json", action="store_const", const="json", dest="format", help="the same as --format json"
+    )
     query.add_argument(
         "--engine",
         choices=engine.ENGINES,
@@ -131,7 +138,9 @@ def opened(root: str | Path, names: Collection[str]) -> engine.Tables:
     return engine.opened(root, names=names)
 
 
-def rows_where(tables: engine.Tables, table: str, condition: str, columns: Sequence[str] | None = None) -> list[Row]:
+def rows_where(
+    tables: engine.Tables, table: str, condition: str, columns: Sequence[str] | None = None
+) -> list[Row]:
     """Return the rows of a table that satisfy a condition in Spark's SQL; times in UTC."""
     return engine.rows_of(tables.read(table, columns, condition))
 
@@ -145,13 +154,19 @@ def covers(row: Row, moment: datetime) -> bool:
     return (begin is None or begin <= moment) and (end is None or moment < end)
 
 
-def rows_of(tables: engine.Tables, table: str, cluster: str | None, topic: str | None, condition: str = "true") -> list[Row]:
+def rows_of(
+    tables: engine.Tables, table: str, cluster: str | None, topic: str | None, condition: str = "true"
+) -> list[Row]:
     """Return the rows of a cluster and topic, or of all.
 
     Raises UsageError where there is no such cluster or topic.
     """
     asked = {name: value for name, value in (("cluster", cluster), ("topic", topic)) if value is not None}
-    rows = rows_where(tables, table, " AND ".join([condition, *(f"{name} = {quoted(value)}" for name, value in asked.items())]))
+    rows = rows_where(
+        tables,
+        table,
+        " AND ".join([condition, *(f"{name} = {quoted(value)}" for name, value in asked.items())]),
+    )
     if rows or not asked:
         return rows
     known = tables.query(f"SELECT DISTINCT cluster, topic FROM {table}").rows()
@@ -186,7 +201,9 @@ def reading(query: str) -> str:
             "begin with SELECT, WITH, FROM, VALUES, TABLE, SHOW, DESCRIBE or EXPLAIN"
         )
     if first != "EXPLAIN" and (writing := _WRITING.search(bare)):
-        raise UsageError(f"Only reading statements are run, and this one has {writing.group(1).split()[0].upper()}")
+        raise UsageError(
+            f"Only reading statements are run, and this one has {writing.group(1).split()[0].upper()}"
+        )
     return query.rstrip().rstrip(";").rstrip() if bare.rstrip().endswith(";") else query
 
 
@@ -239,7 +256,12 @@ def _print_csv(answer: engine.Answer) -> None:
 
 
 def _print_parquet(answer: engine.Answer) -> None:
-    schema = pa.schema([field.with_name(name) for name, field in zip(_distinct(answer.schema.names), answer.schema, strict=True)])
+    schema = pa.schema(
+        [
+            field.with_name(name)
+            for name, field in zip(_distinct(answer.schema.names), answer.schema, strict=True)
+        ]
+    )
     sys.stdout.flush()
     with pq.ParquetWriter(pa.PythonFile(sys.stdout.buffer, "w"), schema) as file:
         for batch in answer.batches:
@@ -259,7 +281,9 @@ def columns_of(text: str) -> int:
     """Return the number of columns that a text takes on a terminal."""
     if text.isascii():
         return len(text)
-    return sum(0 if unicodedata.combining(c) else 2 if unicodedata.east_asian_width(c) in "WF" else 1 for c in text)
+    return sum(
+        0 if unicodedata.combining(c) else 2 if unicodedata.east_asian_width(c) in "WF" else 1 for c in text
+    )
 
 
 def cell(value: Any) -> str:
@@ -305,7 +329,9 @@ def _filled(text: str, width: int, right: bool = False) -> str:
     return space + text if right else text + space
 
 
-def text_table(names: Sequence[str], rows: Iterable[Sequence[Any]], width: int | None = None) -> Iterator[str]:
+def text_table(
+    names: Sequence[str], rows: Iterable[Sequence[Any]], width: int | None = None
+) -> Iterator[str]:
     """Yield the lines of an aligned table, numbers to the right; the first rows determine the widths.
 
     width: of the terminal; the widest columns are cut to fit. None: no limit.
@@ -315,11 +341,16 @@ def text_table(names: Sequence[str], rows: Iterable[Sequence[Any]], width: int |
     heads = [cut(visible(name), CELL) for name in names]
     numeric = [
         any(row[at] is not None for row in first)
-        and all(row[at] is None or (isinstance(row[at], (int, float, Decimal)) and row[at] is not True) for row in first)
+        and all(
+            row[at] is None or (isinstance(row[at], (int, float, Decimal)) and row[at] is not True)
+            for row in first
+        )
         for at in range(len(names))
     ]
     shown = [[cut(cell(value), CELL) for value in row] for row in first]
-    widths = [max([columns_of(head), *(columns_of(row[at]) for row in shown)]) for at, head in enumerate(heads)]
+    widths = [
+        max([columns_of(head), *(columns_of(row[at]) for row in shown)]) for at, head in enumerate(heads)
+    ]
 
     least = [min(one, SHORTEST) for one in widths]
     while width is not None and sum(widths) + 2 * (len(widths) - 1) > width and widths != least:
@@ -327,7 +358,11 @@ def text_table(names: Sequence[str], rows: Iterable[Sequence[Any]], width: int |
         widths[at] -= 1
 
     def line(cells: Sequence[str]) -> str:
-        return "  ".join(map(_filled, map(cut, cells, widths), widths, numeric)).rstrip() if width else unbounded(cells)
+        return (
+            "  ".join(map(_filled, map(cut, cells, widths), widths, numeric)).rstrip()
+            if width
+            else unbounded(cells)
+        )
 
     def unbounded(cells: Sequence[str]) -> str:
         return "  ".join(map(_filled, cells, widths, numeric)).rstrip()
@@ -376,7 +411,9 @@ def csv_lines(names: Sequence[str], rows: Iterable[Sequence[Any]]) -> Iterator[s
     """Yield the rows of a CSV file, the names first; a row may have several lines."""
     for row in chain([names], rows):
         cells = map(plain, row)
-        texts = ["" if c is None else json.dumps(c) if isinstance(c, bool | list | dict) else c for c in cells]
+        texts = [
+            "" if c is None else json.dumps(c) if isinstance(c, bool | list | dict) else c for c in cells
+        ]
         buffer = io.StringIO()
         csv.writer(buffer, lineterminator="").writerow(texts)
         yield buffer.getvalue()
@@ -392,15 +429,28 @@ def json_lines(names: Sequence[str], rows: Iterable[Sequence[Any]]) -> Iterator[
 # -- the story of a partition ------------------------------------------------------------------------------
 
 STORY_COLUMNS = (
-    "leader", "leader_epoch", "isr", "partition_epoch", "replicas", "adding_replicas", "removing_replicas",
-    "state", "reassignment_phase",
-)  # fmt: skip
+    "leader",
+    "leader_epoch",
+    "isr",
+    "partition_epoch",
+    "replicas",
+    "adding_replicas",
+    "removing_replicas",
+    "state",
+    "reassignment_phase",
+)
 # column of partition_timeline -> its head in a story
 HEADS = {
-    "state": "state", "leader": "leader", "leader_epoch": "lep", "partition_epoch": "pep", "isr": "isr",
-    "replicas": "replicas", "adding_replicas": "adding", "removing_replicas": "removing",
+    "state": "state",
+    "leader": "leader",
+    "leader_epoch": "lep",
+    "partition_epoch": "pep",
+    "isr": "isr",
+    "replicas": "replicas",
+    "adding_replicas": "adding",
+    "removing_replicas": "removing",
     "reassignment_phase": "ph",
-}  # fmt: skip
+}
 PHASES = {"U": "assignment updated", "A": "replicas catch up", "B": "caught up, roles change hands"}
 
 
@@ -462,7 +512,10 @@ def story_lines(story: Story, whole_topic: bool, width: int = WIDTH) -> list[str
         widths[at] -= 1
 
     def line(cells: list[str]) -> str:
-        kept = [_tail(c, w) if at == len(cells) - 1 else cut(c, w) for at, (c, w) in enumerate(zip(cells, widths, strict=True))]
+        kept = [
+            _tail(c, w) if at == len(cells) - 1 else cut(c, w)
+            for at, (c, w) in enumerate(zip(cells, widths, strict=True))
+        ]
         return " ".join(map(_filled, kept, widths)).rstrip()
 
     lines = [cut(f"{visible(story.name)} of {visible(story.cluster)}", width), line(heads)]
@@ -519,8 +572,20 @@ def _cells(row: Row, shown: list[str], whole_topic: bool, names: dict[str, str])
     texts = []
     for name in shown:
         value = row[name]
-        text = "" if value is None else ",".join(map(str, value)) if isinstance(value, list) else visible(str(value))
-        text = text.removesuffix("Partition") if name == "state" else "none" if name == "leader" and value == -1 else text
+        text = (
+            ""
+            if value is None
+            else ",".join(map(str, value))
+            if isinstance(value, list)
+            else visible(str(value))
+        )
+        text = (
+            text.removesuffix("Partition")
+            if name == "state"
+            else "none"
+            if name == "leader" and value == -1
+            else text
+        )
         if name in row["changed"]:
             text = f"*{text or '-'}"
         texts.append(text)
@@ -548,7 +613,9 @@ def _marks(story: Story, whole_topic: bool) -> list[tuple[tuple[int, str], str]]
         change = f"{_ids(row['original_replicas'])} -> {_ids(row['target_replicas'])}"
         if row["started_at"]:
             begins = "refused" if row["outcome"] == "never_started" else "begins"
-            found.append(((row["incarnation"], moment(row["started_at"])), f"reassignment{which} {begins}: {change}"))
+            found.append(
+                ((row["incarnation"], moment(row["started_at"])), f"reassignment{which} {begins}: {change}")
+            )
         if row["completed_at"]:
             ended = (row["incarnation"], moment(row["completed_at"]))
             found.append((ended, f"reassignment{which} {visible(row['outcome'])}: {change}"))
@@ -621,7 +688,9 @@ def _story(known: engine.Tables, asked: str, tables: str, cluster: str | None) -
     """Read a story; return it, and whether it is that of a whole topic."""
     found = re.fullmatch(r"(.+)-(\d{1,9})", asked)
     one = f"topic = {quoted(found.group(1))} AND partition = {int(found.group(2))} OR " if found else ""
-    about = f"({one}topic = {quoted(asked)})" + (f" AND cluster = {quoted(cluster)}" if cluster is not None else "")
+    about = f"({one}topic = {quoted(asked)})" + (
+        f" AND cluster = {quoted(cluster)}" if cluster is not None else ""
+    )
     rows = rows_where(known, "partition_timeline", about)
     exact = [row for row in rows if row["topic"] != asked]
     rows, whole_topic = (exact, False) if exact else (rows, True)
@@ -631,7 +700,9 @@ def _story(known: engine.Tables, asked: str, tables: str, cluster: str | None) -
     if len(clusters) > 1:
         named = ", ".join(visible(name) for name in clusters[:NEAR])
         more = f" and {len(clusters) - NEAR} more" if len(clusters) > NEAR else ""
-        raise UsageError(f"{visible(asked)} is in {len(clusters)} clusters; say which one with --cluster: {named}{more}")
+        raise UsageError(
+            f"{visible(asked)} is in {len(clusters)} clusters; say which one with --cluster: {named}{more}"
+        )
     mine = f"cluster = {quoted(clusters[0])}"
     places: dict[str, Row] = {}
     if any(row["record_id"] for row in rows) and known.has("events"):
@@ -646,7 +717,9 @@ def _story(known: engine.Tables, asked: str, tables: str, cluster: str | None) -
     def others(table: str) -> list[Row]:
         return rows_where(known, table, mine) if known.has(table) else []
 
-    reassignments = [r for r in others("reassignments") if (r["incarnation"], r["topic"], r["partition"]) in partitions]
+    reassignments = [
+        r for r in others("reassignments") if (r["incarnation"], r["topic"], r["partition"]) in partitions
+    ]
     terms = [r for r in others("controllers") if any(r["incarnation"] == p[0] for p in partitions)]
     return Story(clusters[0], asked, intervals, terms, reassignments), whole_topic
 
@@ -660,7 +733,9 @@ def _not_found(known: engine.Tables, asked: str, tables: str, cluster: str | Non
     if cluster is not None and cluster not in clusters:
         close = difflib.get_close_matches(cluster, clusters, n=NEAR, cutoff=0.3) or clusters[:NEAR]
         return f"No cluster {visible(cluster)} under {tables}; there is {', '.join(map(visible, close))}"
-    existing = [(row["topic"], row["partition"]) for row in names if cluster is None or row["cluster"] == cluster]
+    existing = [
+        (row["topic"], row["partition"]) for row in names if cluster is None or row["cluster"] == cluster
+    ]
     where = f" of cluster {visible(cluster)}" if cluster else ""
     near = ", ".join(map(visible, near_names(asked, existing)))
     return f"No partition or topic {visible(asked)}{where} under {tables}; near names: {near}"

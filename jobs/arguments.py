@@ -23,11 +23,18 @@ SHARED: dict[str, dict[str, Any]] = {
 
 
 def add_command(
-    commands: Any, name: str, run: Callable[[argparse.Namespace], int], shared: str = "", *, summary: str, examples: str
+    commands: Any,
+    name: str,
+    run: Callable[[argparse.Namespace], int],
+    shared: str = "",
+    *,
+    summary: str,
+    examples: str,
 ) -> argparse.ArgumentParser:
     """Add a command and return its parser.
 
-    run: takes the options, returns the exit code. shared: names in SHARED, separated by spaces. examples: printed after the options.
+    run: takes the options, returns the exit code. shared: names in SHARED, separated by spaces. examples:
+    printed after the options.
     """
     command: argparse.ArgumentParser = commands.add_parser(
         name,

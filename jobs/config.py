@@ -171,7 +171,18 @@ def load(path: Path, environment: Mapping[str, str] = os.environ) -> Config:
     whole = Entry(
         content,
         str(path),
-        ("cluster", "limits", "thresholds", "threshold", "silence", "alert", "topic", "slo", "report_url", "rules"),
+        (
+            "cluster",
+            "limits",
+            "thresholds",
+            "threshold",
+            "silence",
+            "alert",
+            "topic",
+            "slo",
+            "report_url",
+            "rules",
+        ),
     )
     clusters = tuple(_cluster(entry, path.parent) for entry in _entries(whole, "cluster", CLUSTER_KEYS))
     names = [cluster.name for cluster in clusters]
@@ -180,7 +191,9 @@ def load(path: Path, environment: Mapping[str, str] = os.environ) -> Config:
     sinks = tuple(_sinks(whole, names, path.parent, environment))
     for number, sink in enumerate(sinks, 1):
         if sink.name in {other.name for other in sinks[: number - 1]}:
-            raise UsageError(f"{path}: alert {number}: name {sink.name!r} is that of another alert; each needs its own")
+            raise UsageError(
+                f"{path}: alert {number}: name {sink.name!r} is that of another alert; each needs its own"
+            )
     report_url = whole.text("report_url")
     if report_url is not None:
         check_url(report_url, whole, "report_url", ("http", "https"))
@@ -226,7 +239,9 @@ def _cluster(entry: Entry, folder: Path) -> Cluster:
 def _racks(entry: Entry) -> dict[int, str]:
     """Return broker id -> rack, from { "1" = "r1", "2" = "r2" }."""
     given = entry.table.get("racks", {})
-    if not isinstance(given, dict) or not all(key.isdecimal() and isinstance(rack, str) and rack for key, rack in given.items()):
+    if not isinstance(given, dict) or not all(
+        key.isdecimal() and isinstance(rack, str) and rack for key, rack in given.items()
+    ):
         raise entry.wrong("racks", 'must be a table of broker ids such as { "1" = "rack-a", "2" = "rack-b" }')
     return {int(broker): rack for broker, rack in given.items()}
 
@@ -255,7 +270,9 @@ def _thresholds(whole: Entry, clusters: list[str]) -> tuple[Threshold, ...]:
         if len(names) == len(entry.table) or not names:
             raise UsageError(f"{entry.where}: give topic or cluster (globs), and one of {', '.join(known)}")
         cluster = entry.glob("cluster", clusters, "cluster")
-        found += [Threshold(name, entry.number(name, 0), entry.text("topic") or "*", cluster) for name in names]
+        found += [
+            Threshold(name, entry.number(name, 0), entry.text("topic") or "*", cluster) for name in names
+        ]
     return tuple(found)
 
 
@@ -288,4 +305,6 @@ def _sinks(whole: Entry, clusters: list[str], folder: Path, environment: Mapping
         for key in table:
             if key not in SINK_TYPES[kind].settings():
                 raise named.wrong(key, f"does not go with type {kind!r}")
-        yield SINK_TYPES[kind].of_entry(named, checks=check_names(), clusters=clusters, folder=folder, environment=environment)
+        yield SINK_TYPES[kind].of_entry(
+            named, checks=check_names(), clusters=clusters, folder=folder, environment=environment
+        )

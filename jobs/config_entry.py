@@ -79,7 +79,9 @@ class Entry:
         """Return one of the known texts."""
         value = self.text(key) or default
         if value is None or value not in (known := list(known)):
-            raise self.wrong(key, f"{value!r} is none of {', '.join(known)}; did you mean {nearest(str(value), known)!r}?")
+            raise self.wrong(
+                key, f"{value!r} is none of {', '.join(known)}; did you mean {nearest(str(value), known)!r}?"
+            )
         return value
 
     def moment(self, key: str) -> datetime | None:
@@ -123,7 +125,10 @@ def check_url(url: str, entry: Entry, key: str, schemes: tuple[str, ...]) -> Spl
     try:
         parts = urlsplit(url)
         sound = (
-            parts.scheme in schemes and bool(parts.hostname) and (parts.port or 1) > 0 and not re.search(r"[\s\x00-\x1f]", url)
+            parts.scheme in schemes
+            and bool(parts.hostname)
+            and (parts.port or 1) > 0
+            and not re.search(r"[\s\x00-\x1f]", url)
         )
     except ValueError:
         sound = False

@@ -1,8 +1,9 @@
 """End a run on SIGINT or SIGTERM: print one line, stop all its processes, exit with 130 or 143.
 
-The first signal raises `Interrupted` in the main thread, so that context managers release their resources. A thread of this module makes
-sure that the run ends: it cancels the work of other processes, stops them after some seconds, and finally exits.
-The module imports only modules of the standard library, because it is loaded before anything else.
+The first signal raises `Interrupted` in the main thread, so that context managers release their resources. A
+thread of this module makes sure that the run ends: it cancels the work of other processes, stops them after
+some seconds, and finally exits. The module imports only modules of the standard library, because it is loaded
+before anything else.
 """
 
 import atexit
@@ -220,7 +221,8 @@ def _show() -> None:
     if not _run.is_shown:
         _run.is_shown = True
         name = signal.Signals(_run.received or signal.SIGINT).name
-        # sys.stderr may be in the middle of another write; the file descriptor is closed where the driver has exited
+        # sys.stderr may be in the middle of another write; the file descriptor is closed where the driver has
+        # exited
         with contextlib.suppress(OSError):
             os.write(2, f"{LIVE if os.isatty(2) else ''}kafka-audit: {MESSAGE.format(name=name)}\n".encode())
 

@@ -11,7 +11,15 @@ SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/")
 # paths that delta-rs accepts; it reads other characters as parts of a URL, or panics
 PLAIN = re.compile(r"[A-Za-z0-9._/ +=@,~-]+")
 # scheme of an object store -> scheme that delta-rs uses
-OBJECT_STORES = {"s3": "s3", "s3a": "s3", "s3n": "s3", "gs": "gs", "abfs": "abfs", "abfss": "abfss", "az": "az"}
+OBJECT_STORES = {
+    "s3": "s3",
+    "s3a": "s3",
+    "s3n": "s3",
+    "gs": "gs",
+    "abfs": "abfs",
+    "abfss": "abfss",
+    "az": "az",
+}
 
 
 def spark_uri(uri: str) -> str:

@@ -33,9 +33,9 @@ if TYPE_CHECKING:
 class Asked:
     """The parameters of a run.
 
-    days: first and last day of the records to read; None: all. now: the moment that findings are measured against (UTC); None: the newest
-    record. moment: silences that end before it have expired. checks_again: run the checks even without new records. data_docs: folder for
-    Great Expectations' Data Docs.
+    days: first and last day of the records to read; None: all. now: the moment that findings are measured
+    against (UTC); None: the newest record. moment: silences that end before it have expired. checks_again:
+    run the checks even without new records. data_docs: folder for Great Expectations' Data Docs.
     """
 
     run_id: str
@@ -128,7 +128,9 @@ def land(tables: RunTables, asked: Asked, found: Found) -> LandResult:
         tables.apply_rules(asked.ruleset)
         if tables.rules_changed.records:
             doing.note(f"{tables.rules_changed.records:,} records parsed again by other rules")
-    files, read = read_logs(tables, found.logs, asked.ruleset, days=asked.days, remote=found.remote, ahead=found.ahead)
+    files, read = read_logs(
+        tables, found.logs, asked.ruleset, days=asked.days, remote=found.remote, ahead=found.ahead
+    )
     tables.drop_skipped(asked.clusters, asked.ruleset)
     inputs = accounting.rows([*files, *found.tool_files], read.by_file, asked.run_id)
     if last_run.restore(tables, asked.clusters):
@@ -149,7 +151,9 @@ def rebuild(tables: RunTables, asked: Asked, landed: LandResult) -> RebuildResul
         rebuilt = updates.update(tables, new_events)
         doing.note(f"{new_events.count:,} new events")
     outcomes = [
-        outcome(one, rebuilt.facts.get(one.name), landed.files, landed.read, inputs=landed.inputs, now=asked.now)
+        outcome(
+            one, rebuilt.facts.get(one.name), landed.files, landed.read, inputs=landed.inputs, now=asked.now
+        )
         for one in clusters
     ]
     audited = [one.cluster for one in outcomes if one.problem is None]
@@ -159,7 +163,13 @@ def rebuild(tables: RunTables, asked: Asked, landed: LandResult) -> RebuildResul
         all_topics_of = (rebuilt.facts.keys() - rebuilt.resumed.keys()).union(reset)
         with stage("assignments, durability"):
             run_concurrently(
-                partial(assignments.write, tables, rebuilt, all_topics_of, {one.name: one.racks for one in clusters}),
+                partial(
+                    assignments.write,
+                    tables,
+                    rebuilt,
+                    all_topics_of,
+                    {one.name: one.racks for one in clusters},
+                ),
                 partial(durability.write, tables, rebuilt, all_topics_of, asked.config),
             )
     if audited and (landed.outputs or not (new_events.is_empty or tables.has_none("checkpoints"))):
@@ -187,13 +197,17 @@ def check(tables: RunTables, asked: Asked, landed: LandResult, rebuilt: RebuildR
         for note in notes:
             doing.note(note)
     return CheckResult(
-        failed, queries, partial(updates.note, tables, rebuilt.tables, "" if failed else now_asked, rebuilt.configured)
+        failed,
+        queries,
+        partial(updates.note, tables, rebuilt.tables, "" if failed else now_asked, rebuilt.configured),
     )
 
 
 def _configured(config: Config, cluster: Cluster) -> str:
     """Return what audit.toml sets for assignments and durability of a cluster, as JSON."""
-    topics = [(one.name, one.min_insync_replicas) for one in config.topics if matches([one.cluster], cluster.name)]
+    topics = [
+        (one.name, one.min_insync_replicas) for one in config.topics if matches([one.cluster], cluster.name)
+    ]
     return json.dumps([sorted(cluster.racks.items()), topics])
 
 
@@ -203,5 +217,6 @@ def _clocks(asked: Asked, rebuilt: RebuildResult) -> list[Clock]:
     versions = {cluster.name: cluster.kafka_version for cluster in asked.config.clusters}
     nows, facts = {one.cluster: one.now for one in rebuilt.outcomes}, rebuilt.tables.facts
     return [
-        Clock(name, nows[name], max(facts[name].numbers), versions[name] or facts[name].kafka_version) for name in rebuilt.audited
+        Clock(name, nows[name], max(facts[name].numbers), versions[name] or facts[name].kafka_version)
+        for name in rebuilt.audited
     ]

@@ -81,7 +81,12 @@ def stage(name: str) -> Iterator[Stage]:
     """
     interrupts.check()
     began, stop, doing = time.perf_counter(), threading.Event(), Stage()
-    live = sys.stderr.isatty() and not _choice.quiet and _choice.log_format == "text" and os.environ.get("TERM") != "dumb"
+    live = (
+        sys.stderr.isatty()
+        and not _choice.quiet
+        and _choice.log_format == "text"
+        and os.environ.get("TERM") != "dumb"
+    )
 
     def poll() -> None:
         while not stop.wait(0.5):

@@ -17,7 +17,8 @@ def keeps_of(ruleset: RuleSet) -> dict[str, tuple[str, ...]]:
 def rebuild(store: Any, clusters: Sequence[str], ruleset: RuleSet, config: Config) -> None:
     """Rebuild timelines, coverage, assignments, durability and checkpoints of clusters in `events`.
 
-    store: `Store`; the rows of the clusters in its `cluster_facts` are replaced. Findings do not change until the next audit of a cluster.
+    store: `Store`; the rows of the clusters in its `cluster_facts` are replaced. Findings do not change until
+    the next audit of a cluster.
     """
     from jobs.engine import upgrade
     from jobs.engine.rows import of_clusters

@@ -24,7 +24,8 @@ _IN_ASCII = {
     "\N{REPLACEMENT CHARACTER}": "?",
     "\N{NO-BREAK SPACE}": " ",
 }
-# pattern -> style of rich, for lines of verdicts, findings and stories; none matches in a log line, which is indented
+# pattern -> style of rich, for lines of verdicts, findings and stories; none matches in a log line, which is
+# indented
 _STYLES = {
     r"(?m)^  \[(critical|error)[^\]\n]*\]": "bold red",
     r"(?m)^  \[warning[^\]\n]*\]": "yellow",
@@ -92,7 +93,9 @@ def coloured(text: str) -> str:
     marked = Text(text)
     for pattern, style in _STYLES.items():
         _mark(marked, pattern, style)
-    console = Console(force_terminal=True, color_system="standard", no_color=False, width=10_000, highlight=False)
+    console = Console(
+        force_terminal=True, color_system="standard", no_color=False, width=10_000, highlight=False
+    )
     with console.capture() as captured:
         console.print(marked, soft_wrap=True, end="")
     return captured.get()

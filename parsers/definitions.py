@@ -35,12 +35,23 @@ IN_ENVELOPES = tuple(
 )
 CHECK_HEADER = ("severity", "harm", "concludes", "needs", "identity")
 CHECK_COLUMNS = (
-    "cluster", "incarnation", "severity", "topic", "partition", "replica", "node",
-    "first_seen", "last_seen", "ended", "thing", "evidence",
-)  # fmt: skip
+    "cluster",
+    "incarnation",
+    "severity",
+    "topic",
+    "partition",
+    "replica",
+    "node",
+    "first_seen",
+    "last_seen",
+    "ended",
+    "thing",
+    "evidence",
+)
 # optional columns of a check, listed under `also`
 CHECK_ALSO = ("subjects", "outage", "by_absence")
-# names besides event types that a check may list under `only`: kinds of episodes (jobs.timelines.episodes), kinds of input
+# names besides event types that a check may list under `only`: kinds of episodes (jobs.timelines.episodes),
+# kinds of input
 EPISODES = ("leaderless", "out_of_sync", "last_in_sync", "below_min_isr", "not_preferred")
 INPUTS = ("metadata_log", "cluster_ids", "drifted", "slos", "unknown_errors", "incarnations")
 # tables that a check may list under `only`
@@ -49,14 +60,28 @@ INPUT_TABLES = ("reassignments", "topic_deletions", "discontinuities", "broker_o
 INPUT_FACTS = ("clock_distances", "controller_vacancies", "losses")
 # views that Python registers; their columns are not known to lint
 REGISTERED_BY_PYTHON = (
-    "clocks", "slos", "legal_moves", "leading", "partition_episodes", "losses", "audited_partitions_now",
+    "clocks",
+    "slos",
+    "legal_moves",
+    "leading",
+    "partition_episodes",
+    "losses",
+    "audited_partitions_now",
     # jobs.nightly.fact_frames
-    "logs_seen", "nodes_heard", "brokers_named", "logged_min_isr", "controller_vacancies", "terms_of_quorum",
+    "logs_seen",
+    "nodes_heard",
+    "brokers_named",
+    "logged_min_isr",
+    "controller_vacancies",
+    "terms_of_quorum",
     # jobs.reporting.pictures, jobs.checking.harms
-    "recent_spans", "proofs", "harmed_findings", "clusters_now",
+    "recent_spans",
+    "proofs",
+    "harmed_findings",
+    "clusters_now",
     # jobs.checking.checks
     "quoted_records",
-)  # fmt: skip
+)
 # a slice of a list without a defined order
 UNORDERED = re.compile(r"slice\((?:array_distinct\()?flatten\(collect_list")
 # record ids are hashes; sorted by them, a finding may quote its last line first
@@ -122,7 +147,10 @@ def _product_parts() -> list[tuple[str, Callable[[], list[str]]]]:
         ("schemas/thresholds.toml", lambda: threshold_problems(schemas.thresholds(), _readers())),
         ("schemas/checks/*.md", lambda: wording_problems(schemas.statements("checks"), wording.wordings())),
         ("schemas/commands.toml", lambda: command_problems(wording.known_commands(), wording.wordings())),
-        ("schemas/unreported.toml", lambda: silence_problems(built_in().rules, _readers(), schemas.unreported())),
+        (
+            "schemas/unreported.toml",
+            lambda: silence_problems(built_in().rules, _readers(), schemas.unreported()),
+        ),
         ("schemas/contracts", lambda: contract_problems(schemas.contract_files(), table_columns())),
         ("schemas/causes.toml", lambda: cause_problems(schemas.cause_rules(), set(schemas.harms()))),
         ("event types in jobs and schemas", lambda: reference_problems(built_in())),
@@ -148,19 +176,25 @@ def reference_problems(ruleset: RuleSet) -> list[str]:
     kinds = ("checks", "facts", "functions", "views")
     sql = {f"schemas/{kind}/{one.name}.sql": one.sql for kind in kinds for one in schemas.statements(kind)}
     columns = {name for names in tables.values() for name in names} | schemas.vocabulary().keys()
-    return references.unknown(_modules(files("jobs"), "jobs"), sql, {rule.name for rule in ruleset.rules}, {*tables, *columns})
+    return references.unknown(
+        _modules(files("jobs"), "jobs"), sql, {rule.name for rule in ruleset.rules}, {*tables, *columns}
+    )
 
 
 def _columns_of_tables() -> dict[str, relations.Columns]:
     """Return table or view -> its columns."""
-    return {name: frozenset(column.lower() for column in columns) for name, columns in table_columns().items()}
+    return {
+        name: frozenset(column.lower() for column in columns) for name, columns in table_columns().items()
+    }
 
 
 def name_problems(tables: Mapping[str, relations.Columns]) -> list[str]:
     """Find tables and columns in the product's queries that do not exist. tables: name -> columns."""
     known, found = {**tables, **dict.fromkeys(REGISTERED_BY_PYTHON)}, []
     queries = [
-        (f"schemas/{kind}/{one.name}.sql", one.sql) for kind in ("facts", "checks", "views") for one in schemas.statements(kind)
+        (f"schemas/{kind}/{one.name}.sql", one.sql)
+        for kind in ("facts", "checks", "views")
+        for one in schemas.statements(kind)
     ]
     for one in schemas.statements("facts") + schemas.statements("views"):
         body = one.sql.partition(" VIEW ")[2].partition(" AS\n")[2] or one.sql
@@ -175,7 +209,11 @@ def name_problems(tables: Mapping[str, relations.Columns]) -> list[str]:
             found += [f"{where}: {problem}" for problem in relations.problems(sql, known)]
         except SqlglotError as error:
             found.append(f"{where}: not a query: {str(error).splitlines()[0]}")
-    modules = {path: text for path, text in _modules(files("jobs"), "jobs").items() if not path.startswith("jobs/engine/")}
+    modules = {
+        path: text
+        for path, text in _modules(files("jobs"), "jobs").items()
+        if not path.startswith("jobs/engine/")
+    }
     return found + relations.problems_of_modules(modules, known)[0]
 
 
@@ -183,7 +221,9 @@ def _tables_in(sql: str) -> set[str]:
     return {table.name for table in sqlglot.parse_one(sql, dialect="spark").find_all(exp.Table)}
 
 
-def meaning_problems(rules: Iterable[Rule], words: Mapping[str, str], modules: Mapping[str, str]) -> list[str]:
+def meaning_problems(
+    rules: Iterable[Rule], words: Mapping[str, str], modules: Mapping[str, str]
+) -> list[str]:
     """Find what is wrong with the words of meanings.toml.
 
     modules: path -> text of the modules that may use the words.
@@ -192,8 +232,14 @@ def meaning_problems(rules: Iterable[Rule], words: Mapping[str, str], modules: M
     for rule in rules:
         of_rule = f"{rule.file} [{rule.name}]"
         used |= {*rule.means, *rule.means_by}
-        found += [f"{of_rule}: {word} is no word of {where}" for word in sorted({*rule.means, *rule.means_by} - words.keys())]
-        found += [f"{of_rule}: {word} is under `means` and under `means_by`" for word in sorted({*rule.means} & {*rule.means_by})]
+        found += [
+            f"{of_rule}: {word} is no word of {where}"
+            for word in sorted({*rule.means, *rule.means_by} - words.keys())
+        ]
+        found += [
+            f"{of_rule}: {word} is under `means` and under `means_by`"
+            for word in sorted({*rule.means} & {*rule.means_by})
+        ]
         # a Scala object logs its name with or without `$`
         own = {name for logger in rule.loggers for name in (logger_key(logger), f"{logger_key(logger)}$")}
         found += [
@@ -209,7 +255,9 @@ def meaning_problems(rules: Iterable[Rule], words: Mapping[str, str], modules: M
     }
     found += [f"{where} [{word}]: no definition" for word, definition in words.items() if not definition]
     found += [f"{where} [{word}]: no rule lists it; remove it" for word in sorted(words.keys() - used)]
-    return found + [f"{where} [{word}]: nothing in jobs/ uses it; remove it" for word in sorted(words.keys() - asked)]
+    return found + [
+        f"{where} [{word}]: nothing in jobs/ uses it; remove it" for word in sorted(words.keys() - asked)
+    ]
 
 
 def _modules(folder: Traversable, path: str) -> dict[str, str]:
@@ -243,7 +291,9 @@ def rule_problems(ruleset: RuleSet) -> list[str]:
             found.append(f"{where}: `each` needs a group named {ITEMS} in `pattern`, and nothing else does")
         unknown = {*rule.columns, *rule.keeps} - schemas.vocabulary().keys()
         found += [f"{where}: {name} is no word of schemas/vocabulary.toml" for name in sorted(unknown)]
-        unsound = [text for pattern in (rule.pattern, rule.each or "") for text in _dialect_problems(pattern, where)]
+        unsound = [
+            text for pattern in (rule.pattern, rule.each or "") for text in _dialect_problems(pattern, where)
+        ]
         found += unsound or [
             f"{where}: pattern does not begin with the literal {start!r}"
             for start in rule.starts
@@ -287,7 +337,9 @@ def sample_problems(ruleset: RuleSet) -> list[str]:
             found += [f"{where} sample {number}: {text}" for text in _of_sample(rule, sample, parser)]
     for ident in ruleset.log_idents:
         for text in ident.samples:
-            first = next((other.name for other in ruleset.log_idents if compiled(other.pattern).fullmatch(text)), None)
+            first = next(
+                (other.name for other in ruleset.log_idents if compiled(other.pattern).fullmatch(text)), None
+            )
             if first != ident.name:
                 found.append(f"log_idents.toml [{ident.name}]: {text!r} is taken by {first}")
     return found
@@ -313,7 +365,9 @@ def _of_sample(rule: Rule, sample: Mapping[str, Any], parser: Parser) -> Iterato
         if len(events) != len(expected):
             yield f"{len(events)} events instead of {len(expected)}"
         for item, (event, given) in enumerate(zip(events, expected, strict=False)):
-            if wrong := {key: (value, event.get(key)) for key, value in given.items() if event.get(key) != value}:
+            if wrong := {
+                key: (value, event.get(key)) for key, value in given.items() if event.get(key) != value
+            }:
                 yield f"item {item}: (expected, got) = {wrong}"
 
 
@@ -458,7 +512,9 @@ def check_problems(checks: Iterable[schemas.Statement], known: list[str]) -> lis
             found.append(f"{where}: harm {harm} is none of {', '.join(schemas.HARMS)}")
         called = _thresholds_of(check)
         if check.listed("thresholds") != called:
-            found.append(f"{where}: thresholds: names those that the query calls, {', '.join(sorted(called)) or 'none'}")
+            found.append(
+                f"{where}: thresholds: names those that the query calls, {', '.join(sorted(called)) or 'none'}"
+            )
         states = {move.to_state for move in schemas.moves()}
         if nothing := check.listed("only") - {
             *EPISODES,
@@ -468,7 +524,9 @@ def check_problems(checks: Iterable[schemas.Statement], known: list[str]) -> lis
             *states,
             *(rule.name for rule in built_in().rules),
         }:
-            found.append(f"{where}: only: no event type, episode, state or kind of input is called {', '.join(sorted(nothing))}")
+            found.append(
+                f"{where}: only: no event type, episode, state or kind of input is called {', '.join(sorted(nothing))}"
+            )
         if unknown := set(check.header) - {
             *CHECK_HEADER,
             "also",
@@ -491,9 +549,13 @@ def check_problems(checks: Iterable[schemas.Statement], known: list[str]) -> lis
             found.append(f"{where}: TODO: replace the TODO of the template")
         body = re.sub(r"--[^\n]*", "", check.sql)
         if UNORDERED.search(body):
-            found.append(f"{where}: a slice of an unsorted collect_list: sort it, or each run names other records")
+            found.append(
+                f"{where}: a slice of an unsorted collect_list: sort it, or each run names other records"
+            )
         if BY_HASH.search(body):
-            found.append(f"{where}: records in the order of their ids, which are hashes: take earliest_records")
+            found.append(
+                f"{where}: records in the order of their ids, which are hashes: take earliest_records"
+            )
         found += [f"{where}: {text}" for text in _clock_problems(body)]
         found += [f"{where}: {text}" for text in _coverage_problems(check, body)]
         found += column_problems(check)
@@ -511,7 +573,11 @@ def _thresholds_of(one: schemas.Statement) -> set[str]:
     body = re.sub(r"--[^\n]*", "", one.sql)
     called = {name for name in schemas.thresholds() if re.search(rf"\b{name}\(", body)}
     return called.union(
-        *(_thresholds_of(fact) for fact in schemas.statements("facts") if fact != one and _reads(body, fact.name))
+        *(
+            _thresholds_of(fact)
+            for fact in schemas.statements("facts")
+            if fact != one and _reads(body, fact.name)
+        )
     )
 
 
@@ -523,14 +589,22 @@ def wording_problems(checks: Sequence[schemas.Statement], words: Mapping[str, wo
     """Find templates that do not fit the facts, facts that no template uses, private words and long texts."""
     found = []
     names = {check.name for check in checks}
-    found += [f"schemas/checks/{name}.sql: no wording: add schemas/checks/{name}.md" for name in sorted(names - words.keys())]
-    found += [f"schemas/checks/{name}.md: no query: add schemas/checks/{name}.sql" for name in sorted(words.keys() - names)]
+    found += [
+        f"schemas/checks/{name}.sql: no wording: add schemas/checks/{name}.md"
+        for name in sorted(names - words.keys())
+    ]
+    found += [
+        f"schemas/checks/{name}.md: no query: add schemas/checks/{name}.sql"
+        for name in sorted(words.keys() - names)
+    ]
     for check in checks:
         if (of_check := words.get(check.name)) is None:
             continue
         where, facts = f"schemas/checks/{check.name}.md", check.listed("facts")
         if unknown := facts - _outer_columns(check.sql):
-            found.append(f"schemas/checks/{check.name}.sql: facts: the query gives no {', '.join(sorted(unknown))}")
+            found.append(
+                f"schemas/checks/{check.name}.sql: facts: the query gives no {', '.join(sorted(unknown))}"
+            )
         used: set[str] = set()
         for name in wording.TEMPLATES:
             wrong, names_of_it = wording.problem(
@@ -542,7 +616,9 @@ def wording_problems(checks: Sequence[schemas.Statement], words: Mapping[str, wo
             found.append(f"{where}: no template names the fact {', '.join(sorted(unused))}")
         found += [f"{where}: {text}" for text in _style_problems(of_check)]
         documented = " ".join(check.header.get(key, "") for key in DOCUMENTED)
-        found += [f"schemas/checks/{check.name}.sql: its header: {text}" for text in _private_words(documented)]
+        found += [
+            f"schemas/checks/{check.name}.sql: its header: {text}" for text in _private_words(documented)
+        ]
     return found
 
 
@@ -563,7 +639,11 @@ def _private_words(text: str) -> Iterator[str]:
 
 def _style_problems(words: wording.Wording) -> Iterator[str]:
     """Find private words, and long titles and sentences."""
-    texts = {"name": words.name, "why": words.why, **{name: wording.plain(getattr(words, name)) for name in wording.TEMPLATES}}
+    texts = {
+        "name": words.name,
+        "why": words.why,
+        **{name: wording.plain(getattr(words, name)) for name in wording.TEMPLATES},
+    }
     for name, text in texts.items():
         if "TODO" in text:
             yield f"{name}: TODO: replace the TODO of the template"
@@ -576,7 +656,9 @@ def _style_problems(words: wording.Wording) -> Iterator[str]:
                 yield f"{name}: a sentence of more than {SENTENCE_WORDS} words: {sentence[:60]} …"
 
 
-def command_problems(commands: Mapping[str, wording.Command], words: Mapping[str, wording.Wording]) -> list[str]:
+def command_problems(
+    commands: Mapping[str, wording.Command], words: Mapping[str, wording.Wording]
+) -> list[str]:
     """Find commands of Kafka whose versions are not in order, or that no advice uses."""
     found = []
     used = set().union(*(wording.problem(of_check.advice, ())[1] for of_check in words.values()))
@@ -591,7 +673,9 @@ def command_problems(commands: Mapping[str, wording.Command], words: Mapping[str
     return found
 
 
-def threshold_problems(limits: Mapping[str, schemas.Limit], queries: Sequence[schemas.Statement]) -> list[str]:
+def threshold_problems(
+    limits: Mapping[str, schemas.Limit], queries: Sequence[schemas.Statement]
+) -> list[str]:
     """Find thresholds without a meaning, without their unit in the name, or that no query calls.
 
     queries: checks and facts.
@@ -604,7 +688,9 @@ def threshold_problems(limits: Mapping[str, schemas.Limit], queries: Sequence[sc
             found.append(f"{where}: default is a whole number from 0 on")
         if not limit.meaning.endswith(".") or not limit.unit:
             found.append(f"{where}: give a unit, and a meaning that is a sentence")
-        ending = "_per_hour" if limit.unit.endswith("within one hour") else f"_{UNITS.get(limit.unit, limit.unit)}"
+        ending = (
+            "_per_hour" if limit.unit.endswith("within one hour") else f"_{UNITS.get(limit.unit, limit.unit)}"
+        )
         if not name.endswith(ending):
             found.append(f"{where}: the name ends with its unit, {ending}")
         if name not in called:
@@ -618,7 +704,10 @@ def _clock_problems(body: str) -> Iterator[str]:
     body: a query without comments.
     """
     for alias in sorted(set(re.findall(r"\bJOIN clocks (\w+)", body))):
-        if not re.search(rf"\b{alias}\.(?:now|incarnation|version_number|kafka_version)\b", body.replace(f"{alias}.cluster", "")):
+        if not re.search(
+            rf"\b{alias}\.(?:now|incarnation|version_number|kafka_version)\b",
+            body.replace(f"{alias}.cluster", ""),
+        ):
             yield "it joins clocks and reads neither its moment nor its incarnation nor its version"
         lasts = re.search(rf"coalesce\([\w.]+, (?:max\()?{alias}\.now\b|\b{alias}\.now AS last_seen\b", body)
         if lasts and f"{alias}.incarnation" not in body:
@@ -640,7 +729,9 @@ def _coverage_problems(check: schemas.Statement, body: str) -> Iterator[str]:
         yield "it concludes from absence (an anti join, NOT EXISTS, a missing end): name the logs that it needs, or say under `silence` why missing lines raise no finding"
     if check.header.get("silence") and not is_silent:
         yield "silence: the query concludes nothing from absence"
-    if "by_absence" in check.listed("also") and all(schemas.coverage()[kind].condition is None for kind in kinds):
+    if "by_absence" in check.listed("also") and all(
+        schemas.coverage()[kind].condition is None for kind in kinds
+    ):
         yield "also: by_absence marks findings that need coverage, and the check needs none"
 
 
@@ -665,8 +756,8 @@ def filled_columns() -> dict[str, tuple[frozenset[str], frozenset[str]]]:
 def column_problems(check: schemas.Statement) -> list[str]:
     """Find columns of `events` that a query reads and its event types do not fill.
 
-    A column that it requires must be filled by all of them.
-    Only a SELECT from audited_events alone is checked, if it names its event types: `event_type = 'a'`, `event_type IN ('a', 'b')`.
+    A column that it requires must be filled by all of them. Only a SELECT from audited_events alone is
+    checked, if it names its event types: `event_type = 'a'`, `event_type IN ('a', 'b')`.
     """
     where, filled, words = f"schemas/checks/{check.name}.sql", filled_columns(), schemas.vocabulary().keys()
     found = []
@@ -679,21 +770,32 @@ def column_problems(check: schemas.Statement) -> list[str]:
         condition = select.args.get("where")
         if tables != ["audited_events"] or condition is None:
             continue
-        conjuncts = list(condition.this.flatten()) if isinstance(condition.this, exp.And) else [condition.this]
+        conjuncts = (
+            list(condition.this.flatten()) if isinstance(condition.this, exp.And) else [condition.this]
+        )
         named = next((types for one in conjuncts if (types := _event_types(one))), None)
         if named is None or not named <= filled.keys():
             continue
         for one in conjuncts:
-            if isinstance(one, exp.Not) and isinstance(one.this, exp.Is) and isinstance(one.this.this, exp.Column):
+            if (
+                isinstance(one, exp.Not)
+                and isinstance(one.this, exp.Is)
+                and isinstance(one.this.this, exp.Column)
+            ):
                 column = one.this.this.name
                 lacking = sorted(name for name in named if column in words and column not in filled[name][1])
                 if lacking and column not in check.listed("optional"):
                     found.append(
                         f"{where}: {column} IS NOT NULL leaves out lines of {', '.join(lacking)}; name it under `optional` if that is right"
                     )
-        read = {column.name for column in select.find_all(exp.Column) if column.parent_select is select} & words
+        read = {
+            column.name for column in select.find_all(exp.Column) if column.parent_select is select
+        } & words
         missing = sorted(column for column in read if not any(column in filled[name][0] for name in named))
-        found += [f"{where}: {column} is read of {', '.join(sorted(named))}, and no rule fills it" for column in missing]
+        found += [
+            f"{where}: {column} is read of {', '.join(sorted(named))}, and no rule fills it"
+            for column in missing
+        ]
     return found
 
 
@@ -702,11 +804,18 @@ def cause_problems(rules: Iterable[schemas.CauseRule], checks: Collection[str]) 
     where, found = "schemas/causes.toml", []
     follow: dict[str, set[str]] = defaultdict(set)
     for rule in rules:
-        found += [f"{where} [{rule.check}]: there is no check {name}" for name in sorted({rule.check, *rule.effects} - {*checks})]
+        found += [
+            f"{where} [{rule.check}]: there is no check {name}"
+            for name in sorted({rule.check, *rule.effects} - {*checks})
+        ]
         if rule.subject not in CAUSE_SUBJECTS:
-            found.append(f"{where} [{rule.check}]: subject = {rule.subject!r} is none of {', '.join(CAUSE_SUBJECTS)}")
+            found.append(
+                f"{where} [{rule.check}]: subject = {rule.subject!r} is none of {', '.join(CAUSE_SUBJECTS)}"
+            )
         if rule.begins not in CAUSE_BEGINS:
-            found.append(f"{where} [{rule.check}]: begins = {rule.begins!r} is none of {', '.join(CAUSE_BEGINS)}")
+            found.append(
+                f"{where} [{rule.check}]: begins = {rule.begins!r} is none of {', '.join(CAUSE_BEGINS)}"
+            )
         if not rule.reason:
             found.append(f"{where} [{rule.check}]: give a reason")
         follow[rule.check] |= {*rule.effects} - {rule.check}
@@ -746,8 +855,14 @@ def silence_problems(
         f"{name} reports a failure and no check reads it: write a check, or list it in {where} with the reason"
         for name in sorted(loud - reported - reasons.keys())
     ]
-    found += [f"{where} [{reasons[name]}]: {name} feeds a check: remove it" for name in sorted(reported & reasons.keys())]
-    found += [f"{where} [{reasons[name]}]: no rule called {name} reports a failure" for name in sorted(reasons.keys() - loud)]
+    found += [
+        f"{where} [{reasons[name]}]: {name} feeds a check: remove it"
+        for name in sorted(reported & reasons.keys())
+    ]
+    found += [
+        f"{where} [{reasons[name]}]: no rule called {name} reports a failure"
+        for name in sorted(reasons.keys() - loud)
+    ]
     known = {check.name for check in checks}
     found += [
         f"{where} [states] {state}: there is no check {check}"
@@ -765,9 +880,17 @@ def _event_types(condition: exp.Expr) -> set[str] | None:
     """Return the event types that a condition names; None where it names none."""
     if isinstance(condition, exp.Paren):
         return _event_types(condition.this)
-    if isinstance(condition, exp.EQ) and isinstance(condition.this, exp.Column) and condition.this.name == "event_type":
+    if (
+        isinstance(condition, exp.EQ)
+        and isinstance(condition.this, exp.Column)
+        and condition.this.name == "event_type"
+    ):
         return {condition.expression.name}
-    if isinstance(condition, exp.In) and isinstance(condition.this, exp.Column) and condition.this.name == "event_type":
+    if (
+        isinstance(condition, exp.In)
+        and isinstance(condition.this, exp.Column)
+        and condition.this.name == "event_type"
+    ):
         return {one.name for one in condition.expressions}
     return None
 
@@ -786,7 +909,9 @@ def table_columns() -> dict[str, list[str]]:
     return found
 
 
-def contract_problems(contracts: Mapping[str, Mapping[str, Any]], tables: Mapping[str, list[str]]) -> list[str]:
+def contract_problems(
+    contracts: Mapping[str, Mapping[str, Any]], tables: Mapping[str, list[str]]
+) -> list[str]:
     """Find contracts about unknown tables and columns, and contracts with wrong rules."""
     found = []
     for table, contract in contracts.items():
@@ -817,5 +942,7 @@ def _table_rule_problems(rule: Mapping[str, Any], tables: Collection[str]) -> li
     read = set(re.findall(r"\{(\w+)\}", rule["violations"]))
     found = [] if "batch" in read else [f"the query of {rule['words']!r} does not read {{batch}}"]
     if unknown := read - {"batch", *tables}:
-        found.append(f"the query of {rule['words']!r} reads {', '.join(sorted(unknown))}, which has no contract")
+        found.append(
+            f"the query of {rule['words']!r} reads {', '.join(sorted(unknown))}, which has no contract"
+        )
     return found

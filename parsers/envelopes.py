@@ -1,8 +1,9 @@
 """Learn and remove envelopes: text of a collector, shell or mail program around lines of a log.
 
-A file whose lines begin with a known header has no envelope. Else the envelope is learned from the first lines: a prefix that repeats before
-the header, a JSON string or a CSV field that begins with one, or one inside of the other. It applies to the whole file. A header begins a
-record only directly after the learned prefix, or at the beginning of the string: a message may quote a header.
+A file whose lines begin with a known header has no envelope. Else the envelope is learned from the first
+lines: a prefix that repeats before the header, a JSON string or a CSV field that begins with one, or one
+inside of the other. It applies to the whole file. A header begins a record only directly after the learned
+prefix, or at the beginning of the string: a message may quote a header.
 """
 
 import csv
@@ -62,7 +63,9 @@ WIDTHS = range(40, 500)
 DELIMITERS = {",": "CSV", "\t": "TSV", ";": "CSV with semicolons"}
 EVERY = "*"
 # node in a name of a host, pod, container or file
-NODE_NAME = re.compile(r"(?<![A-Za-z])(?:broker|node|kafka|controller|server)[-_.]?(\d{1,9})(?![\d\[])", re.IGNORECASE)
+NODE_NAME = re.compile(
+    r"(?<![A-Za-z])(?:broker|node|kafka|controller|server)[-_.]?(\d{1,9})(?![\d\[])", re.IGNORECASE
+)
 # keys whose values name a source
 SOURCE_KEY = re.compile(
     r"(?:^|[._])(?:host|hostname|name|pod|pod_name|container|container_name|container_id|source|file|filename|path|node|stream|service)$"
@@ -82,7 +85,10 @@ SESSION = "session of script(1)"
 _FENCES = {
     "block of Markdown": (r"\s{0,3}(?:```|~~~)[\w+.\-]{0,20}", r"(?:```|~~~)\s{0,9}"),
     "block of Jira": (r"\{(?:noformat|code)(?::[^}\n]{0,100})?\}", r"\{(?:noformat|code)\}\s{0,9}"),
-    "block of HTML": (r"[^\n]{0,200}?<(?:pre|code)\b[^>\n]{0,200}>(?:<code\b[^>\n]{0,200}>)?", r"</(?:pre|code)>[^\n]{0,200}"),
+    "block of HTML": (
+        r"[^\n]{0,200}?<(?:pre|code)\b[^>\n]{0,200}>(?:<code\b[^>\n]{0,200}>)?",
+        r"</(?:pre|code)>[^\n]{0,200}",
+    ),
     "session of script(1)": (
         r"Script started on [^\n]*",
         r"(?:Script done on |[\w.\-]{1,60}@[\w.\-]{1,100}:[^\n]{0,100}[$#] )[^\n]*",
@@ -100,13 +106,11 @@ _SOFT_BREAK = re.compile(r"=$")
 _IS_QUOTED_PRINTABLE = re.compile(r"Content-Transfer-Encoding:\s{0,9}quoted-printable\s{0,9}", re.IGNORECASE)
 # `cat -A`: a tab, and the bytes of a letter beyond ASCII
 _CARETS = re.compile(r"\^I|M-[a-t](?:M-(?:\^[@-_]|[ -?])){1,3}")
-LIGATURES, ENTITIES, QUOTED_PRINTABLE, TABS, CARETS = (
-    "ligatures",
-    "HTML entities",
-    "quoted-printable",
-    "tabs as #011",
-    "tabs as ^I",
-)
+LIGATURES = "ligatures"
+ENTITIES = "HTML entities"
+QUOTED_PRINTABLE = "quoted-printable"
+TABS = "tabs as #011"
+CARETS = "tabs as ^I"
 
 _TABS = {TABS: "#011", CARETS: "^I"}
 
@@ -163,7 +167,12 @@ class Prefix:
     def about(self) -> str:
         """Return a description for people."""
         name = next(
-            (known.name for known in known_forms() if known.prefix and _compiled(known.prefix).fullmatch(self.example)), ""
+            (
+                known.name
+                for known in known_forms()
+                if known.prefix and _compiled(known.prefix).fullmatch(self.example)
+            ),
+            "",
         )
         return f"{name} prefix {self.example!r}".lstrip()
 
@@ -239,7 +248,8 @@ class JsonString:
     """One JSON object per line, in which a string is the line of the log.
 
     path: keys of the string; EVERY: each item of a list.
-    lines: each string is one line, and ends with a line end unless it is cut; else it is a whole record or, with `several`, some records.
+    lines: each string is one line, and ends with a line end unless it is cut; else it is a whole record or,
+    with `several`, some records.
     form: name among `known_forms`; empty: none of them.
     """
 
@@ -281,7 +291,8 @@ Layer = Prefix | Suffix | Fence | Changed | Wrapped | JsonText | JsonString | Co
 class Contradiction(NamedTuple):
     """A record whose log ident has another node than its envelope.
 
-    line: its number among the lines that the envelope was learned from. nodes: number of different nodes in the names of these lines.
+    line: its number among the lines that the envelope was learned from. nodes: number of different nodes in
+    the names of these lines.
     """
 
     line: int
@@ -299,8 +310,9 @@ class Contradiction(NamedTuple):
 class Envelope:
     """The text around the lines of a file, from the outermost to the innermost layer; no layers: none.
 
-    names_node: its names give the node.  contradiction: the record because of which they do not.  bare: its records have no time stamps of
-    their own.  sources: number of alternating streams in the lines that it was learned from.
+    names_node: its names give the node. contradiction: the record because of which they do not. bare: its
+    records have no time stamps of their own. sources: number of alternating streams in the lines that it was
+    learned from.
     """
 
     layers: tuple[Layer, ...]
@@ -405,7 +417,11 @@ def _of_python(text: str) -> Any:
             if (found := _PYTHON.match(text, at)) is None:
                 return None
             part, at = found.group(), found.end()
-            parts.append(json.dumps(_without_escapes(part)) if found.group(1) else _CONSTANTS.get(part, part.translate(_IN_JSON)))
+            parts.append(
+                json.dumps(_without_escapes(part))
+                if found.group(1)
+                else _CONSTANTS.get(part, part.translate(_IN_JSON))
+            )
         return json.loads("".join(parts).strip().removesuffix(","))
     except (ValueError, OverflowError, RecursionError):
         return None
@@ -481,7 +497,9 @@ class Opener:
     def __init__(self, envelope: Envelope) -> None:
         self._layers = envelope.layers
         self._prefixes = {
-            layer: [_compiled(pattern) for pattern in layer.patterns] for layer in self._layers if isinstance(layer, Prefix)
+            layer: [_compiled(pattern) for pattern in layer.patterns]
+            for layer in self._layers
+            if isinstance(layer, Prefix)
         }
         # by layer: the lines of a row whose quoted field is still open
         self._rows: dict[int, list[Inside]] = {}
@@ -531,7 +549,8 @@ class Opener:
         for number, text in enumerate(split_lines(value.text)):
             begins = value.begins and (several or not number)
             yield from self._open(
-                value._replace(text=printed(text), begins=begins, own=value.own or (several and number > 0)), at
+                value._replace(text=printed(text), begins=begins, own=value.own or (several and number > 0)),
+                at,
             )
 
     def _of_fence(self, layer: Fence, line: Inside, at: int) -> Iterator[Inside]:
@@ -571,7 +590,9 @@ class Opener:
             if _SOFT_BREAK.search(line.text) and len(whole.text) < LONGEST_ROW:
                 self._unfinished[at] = whole._replace(text=whole.text[:-1])
                 return
-            yield whole._replace(text=quopri.decodestring(whole.text.encode("utf-8", "replace")).decode("utf-8", "replace"))
+            yield whole._replace(
+                text=quopri.decodestring(whole.text.encode("utf-8", "replace")).decode("utf-8", "replace")
+            )
         elif layer.kind != LIGATURES or not _PAGE.fullmatch(line.text):
             yield line._replace(text=_changed_back(layer.kind, line.text))
 
@@ -810,7 +831,12 @@ class _Source(RecordReader):
 
         A separate string that is no part of a stack trace is of another program.
         """
-        if not inside.own and inside.begins and inside.text[:1] not in {" ", "\t"} and not STACK_TRACE.match(inside.text):
+        if (
+            not inside.own
+            and inside.begins
+            and inside.text[:1] not in {" ", "\t"}
+            and not STACK_TRACE.match(inside.text)
+        ):
             self._ended = True
         self._add(inside.text)
         return not self._ended
@@ -888,7 +914,9 @@ class Learner:
         if not found.layers:
             return envelope
         opener = Opener(envelope)
-        sources = len({inside.source for line in lines for inside in opener(line) if headers.begins(inside.text)})
+        sources = len(
+            {inside.source for line in lines for inside in opener(line) if headers.begins(inside.text)}
+        )
         envelope = replace(envelope, sources=sources)
         contradiction = self._contradiction(envelope, lines)
         return replace(envelope, names_node=contradiction is None, contradiction=contradiction)
@@ -952,13 +980,22 @@ class Learner:
         is_said = any(map(_IS_QUOTED_PRINTABLE.fullmatch, texts))
         if broken and (is_said or (broken * 5 >= len(texts) and any("=3D" in text for text in texts))):
             return Changed(QUOTED_PRINTABLE)
-        if any(map(_ENTITY.search, lines)) and not any(mark in line for line in lines for mark in ("<", ">", '"')):
+        if any(map(_ENTITY.search, lines)) and not any(
+            mark in line for line in lines for mark in ("<", ">", '"')
+        ):
             return Changed(ENTITIES)
         if any(map(_LIGATURE.search, lines)) and not any(re.search("f[fil]", line) for line in lines):
             return Changed(LIGATURES)
         others = [text for text in texts if not self._headers.begins(text)]
         if not any("\t" in text for text in texts):
-            return next((Changed(kind) for kind, tab in _TABS.items() if any(text.startswith(tab) for text in others)), None)
+            return next(
+                (
+                    Changed(kind)
+                    for kind, tab in _TABS.items()
+                    if any(text.startswith(tab) for text in others)
+                ),
+                None,
+            )
         return None
 
     def _wrapped(self, texts: Sequence[str]) -> Wrapped | None:
@@ -970,7 +1007,9 @@ class Learner:
         layer = Wrapped(width)
         opener = Opener(Envelope((layer,)))
         whole = [one.text for text in texts for one in opener(text)] + [one.text for one in opener.close()]
-        before, after = (sum(self._headers.of_line(text) is not None for text in some) for some in (texts, whole))
+        before, after = (
+            sum(self._headers.of_line(text) is not None for text in some) for some in (texts, whole)
+        )
         return layer if after > before and after * 2 > sum(map(self._headers.begins, texts)) else None
 
     def _opened_row(self, texts: Sequence[str]) -> _Found | None:
@@ -1015,7 +1054,9 @@ class Learner:
         if found and found.records >= LEAST_INSIDE * begun:
             return found
         if begun:
-            return (self._text(texts, depth, headers) if depth else None) or _Found((), begun, begun > len(first))
+            return (self._text(texts, depth, headers) if depth else None) or _Found(
+                (), begun, begun > len(first)
+            )
         if depth == DEEPEST:
             return None
         if found := self._text(texts, depth, headers) or self._documents(texts, depth, headers):
@@ -1034,7 +1075,9 @@ class Learner:
             objects = _Objects(around)
             found_objects = [one for text in texts for one in objects.add(text)]
             # a JSON log has one object per line
-            if (found_objects and any("\n" in one for one in found_objects)) or (not around and len(found_objects) > len(texts)):
+            if (found_objects and any("\n" in one for one in found_objects)) or (
+                not around and len(found_objects) > len(texts)
+            ):
                 inner = self._json(found_objects, depth + 1, headers, of_log=False)
                 if inner:
                     return _Found((JsonText(around), *inner.layers), inner.records, inner.fit)
@@ -1060,7 +1103,9 @@ class Learner:
         best: _Found | None = None
         longest, form = 0, _form_of(list(_keys(objects[0])), "keys")
         for path, strings in values.items():
-            if not any(len(value) > 20 for value in strings) or (of_log and path[-1:] and path[-1] not in MESSAGE_KEYS):
+            if not any(len(value) > 20 for value in strings) or (
+                of_log and path[-1:] and path[-1] not in MESSAGE_KEYS
+            ):
                 continue
             several = self._several(strings)
             lines = self._first_lines(strings, several)
@@ -1072,7 +1117,10 @@ class Learner:
                 ended = sum(value.endswith("\n") for value in strings)
                 single = sum("\n" not in value[:-1] for value in strings)
                 best = _Found(
-                    (JsonString(path, ended * 2 > len(strings) and single == len(strings), several, form), *found.layers),
+                    (
+                        JsonString(path, ended * 2 > len(strings) and single == len(strings), several, form),
+                        *found.layers,
+                    ),
                     found.records,
                 )
         return best
@@ -1084,7 +1132,9 @@ class Learner:
 
     def _several(self, strings: Sequence[str]) -> bool:
         """Return whether the strings have several records each: more begin on later lines than on first ones."""
-        begun = [[self._headers.begins(line) for line in split_lines(value)] for value in strings if "\n" in value]
+        begun = [
+            [self._headers.begins(line) for line in split_lines(value)] for value in strings if "\n" in value
+        ]
         return sum(sum(one[1:]) for one in begun) > max(1, sum(one[0] for one in begun), len(strings) // 2)
 
     @staticmethod
@@ -1102,7 +1152,11 @@ class Learner:
                 values = [row[index] for row in rows if index < len(row)]
                 is_last = delimiter == "\t" and sum(index == len(row) - 1 for row in rows) * 2 > len(rows)
                 if is_last:
-                    values = [text.split(delimiter, index)[index] for text in texts if text.count(delimiter) >= index]
+                    values = [
+                        text.split(delimiter, index)[index]
+                        for text in texts
+                        if text.count(delimiter) >= index
+                    ]
                 if sum(len(value) > 20 for value in values) < LEAST_SHARE * len(rows):
                     continue
                 several = not is_last and self._several(values)
@@ -1117,7 +1171,10 @@ class Learner:
         """Return the rows; without quotes only those of TSV, because messages have commas."""
         if delimiter == "\t":
             return [text.split(delimiter) for text in texts if delimiter in text]
-        if not any((text[:1] == '"' and f'"{delimiter}' in text) or self._quoted_head(text, delimiter) for text in texts):
+        if not any(
+            (text[:1] == '"' and f'"{delimiter}' in text) or self._quoted_head(text, delimiter)
+            for text in texts
+        ):
             return []
         rows, open_, quotes = [], list[str](), 0
         for text in texts:
@@ -1135,7 +1192,9 @@ class Learner:
             if (prefix := self._before(text, headers)) is not None:
                 by_shape.setdefault(_shape(prefix), []).append(prefix)
         only_one = self._with_text(texts) <= 3
-        found = sorted((one for one in by_shape.values() if len(one) >= 2 or only_one), key=len, reverse=True)[:MOST_SHAPES]
+        found = sorted(
+            (one for one in by_shape.values() if len(one) >= 2 or only_one), key=len, reverse=True
+        )[:MOST_SHAPES]
         patterns = {_prefix_pattern(one): one for one in found}
         # text between a prefix and a header is a part of the message
         after_match = {pattern: _after_a_match(pattern) for pattern in patterns}
@@ -1170,7 +1229,9 @@ class Learner:
         if text[:1] == "{":
             return None
         at, first = 1, None
-        while at < min(len(text), LONGEST_PREFIX) and (found := self._head_at(text, at, at + 2 * LONGEST_PREFIX)):
+        while at < min(len(text), LONGEST_PREFIX) and (
+            found := self._head_at(text, at, at + 2 * LONGEST_PREFIX)
+        ):
             begin = found.start()
             if begin >= LONGEST_PREFIX or text[begin - 1] == '"':
                 break
@@ -1188,7 +1249,12 @@ class Learner:
         # the value of an attribute (`ip="10.0.0.4"`) is a part of the prefix
         quotes = [found.start(1) for found in _OPENING_QUOTE.finditer(text, 1, LONGEST_PREFIX) if found[1]]
         direct = next(
-            (at for at in quotes if self._head_at(text, at, at + LONGEST_PREFIX) and self._quoted_line(text[at:])), None
+            (
+                at
+                for at in quotes
+                if self._head_at(text, at, at + LONGEST_PREFIX) and self._quoted_line(text[at:])
+            ),
+            None,
         )
         quote = direct if direct is not None else next(iter(quotes), -1)
         return text[:quote] if quote > 0 and self._head_at(text, quote) else None

@@ -22,7 +22,8 @@ from parsers.rules import ITEMS, Rule, RuleSet, built_in
 
 # number of first characters by which the rules of a statement are looked up
 BEGINNING = 12
-# bytes; the text of a longer record is stored only with its first item: a request may have 50,000 partitions in 10 MB
+# bytes; the text of a longer record is stored only with its first item: a request may have 50,000 partitions
+# in 10 MB
 LONG_RECORD = 10_000
 # characters that are stored of a statement without a rule, enough to write one
 LONG_STATEMENT = 2_000
@@ -72,8 +73,21 @@ def _fields() -> list[pa.Field]:
     string, int32, flag = pa.string(), pa.int32(), pa.bool_()
     never_null = {"record_id", "item", "cluster", "incarnation", "file", "record_no", "drifted"}
     columns = [
-        *(("record_id", string), ("item", int32), ("cluster", string), ("incarnation", int32), ("node", int32), ("file", string)),
-        *(("record_no", pa.int64()), ("ts", TIMESTAMP), ("level", string), ("logger", string), ("layout", string)),
+        *(
+            ("record_id", string),
+            ("item", int32),
+            ("cluster", string),
+            ("incarnation", int32),
+            ("node", int32),
+            ("file", string),
+        ),
+        *(
+            ("record_no", pa.int64()),
+            ("ts", TIMESTAMP),
+            ("level", string),
+            ("logger", string),
+            ("layout", string),
+        ),
         *(
             ("event_type", string),
             ("says", string),
@@ -157,7 +171,9 @@ def moment(text: str | None, in_zone: tzinfo) -> datetime | None:
 def moments(texts: Sequence[str | None], in_zone: tzinfo) -> pa.Array:
     """Return the moment of each `ts`."""
     if in_zone is UTC:
-        with suppress(pa.ArrowInvalid):  # Arrow converts all at once if they have the form of Kafka's own layout
+        with suppress(
+            pa.ArrowInvalid
+        ):  # Arrow converts all at once if they have the form of Kafka's own layout
             return pa.array(texts, pa.string()).cast(pa.timestamp("us")).cast(TIMESTAMP)
     return pa.array([moment(text, in_zone) for text in texts], TIMESTAMP)
 
@@ -196,7 +212,8 @@ NOWHERE = Source()
 class Identity:
     """Computes the ids of the records of one file from cluster, node and text; equal texts are numbered.
 
-    Equal texts share a time stamp, or have none, so they are close together. Only the latest texts are cached.
+    Equal texts share a time stamp, or have none, so they are close together. Only the latest texts are
+    cached.
     """
 
     CACHED = 500_000
@@ -243,7 +260,10 @@ class _Rule:
     def __init__(self, rule: Rule) -> None:
         pattern = compiled(rule.pattern)
         self.rule, self.name, self.each = rule, rule.name, rule.each
-        self.starts, self.contains, self.fullmatch, self.drifts = rule.starts, rule.contains, pattern.fullmatch, rule.drifts
+        self.starts = rule.starts
+        self.contains = rule.contains
+        self.fullmatch = pattern.fullmatch
+        self.drifts = rule.drifts
         self.items_at = pattern.groupindex.get(ITEMS, 0) - 1
         self.groups = {name: at - 1 for name, at in pattern.groupindex.items() if name != ITEMS}
         self.item_groups: dict[str, int] = {}
@@ -275,7 +295,12 @@ class Batch:
 
     def record_ids(self) -> list[bytes]:
         """Return the ids of the records in scope, in the order of their events in `Parser.table`."""
-        return [record_id for rows in self.claimed.values() for _, record_id, _, _, _, item, _ in rows if item == 0]
+        return [
+            record_id
+            for rows in self.claimed.values()
+            for _, record_id, _, _, _, item, _ in rows
+            if item == 0
+        ]
 
 
 class Parser:
@@ -289,7 +314,9 @@ class Parser:
         self._layouts = {layout.name: layout for layout in self.ruleset.layouts}
         self._rules: dict[str, _Rule] = {}
         self._patterns = {rule.name: rule.pattern for rule in self.ruleset.rules}
-        self._beginnings = [(tuple(start[:BEGINNING] for start in rule.starts), rule) for rule in self.ruleset.rules]
+        self._beginnings = [
+            (tuple(start[:BEGINNING] for start in rule.starts), rule) for rule in self.ruleset.rules
+        ]
         self._types = {name: word["type"] for name, word in schemas.vocabulary().items()}
         self._typed = {kind: _Cached(partial(typed, kind=kind)) for kind in ARROW_TYPES}
         self._full_names = _Cached(lambda names: self.ruleset.full_name(*names))
@@ -309,7 +336,9 @@ class Parser:
 
     def reader(self, bare: bool | None = False, line_no: int = 1) -> RecordReader:
         """Return a reader for the lines of one file. bare: it has no time stamps."""
-        return RecordReader(self.headers(bare), self.unwrapped, stack_traces_only=bare is True, line_no=line_no)
+        return RecordReader(
+            self.headers(bare), self.unwrapped, stack_traces_only=bare is True, line_no=line_no
+        )
 
     def records(self, text: str, bare: bool | None = False, line_no: int = 1) -> Iterator[Record]:
         """Yield the records of a whole text."""
@@ -335,7 +364,8 @@ class Parser:
     def again(self, raw: str, layout: str | None, has_time: bool) -> Record | None:
         """Parse a `Record.raw` again; None if no layout has such a first line.
 
-        layout: of the record; None: not known. has_time: whether the record has a time, used where the layout is not known.
+        layout: of the record; None: not known. has_time: whether the record has a time, used where the layout
+        is not known.
         """
         bare = self._layouts[layout].bare if layout in self._layouts else False if has_time else None
         first, *rest = split_lines(raw)
@@ -362,7 +392,10 @@ class Parser:
                 if ident.is_controller:
                     words["controller"] = words["node"]
                 return LogIdent(
-                    *(typed(words.get(name), self._types[name] if name != "node" else "int") for name in LogIdent._fields)
+                    *(
+                        typed(words.get(name), self._types[name] if name != "node" else "int")
+                        for name in LogIdent._fields
+                    )
                 )
         return None
 
@@ -374,7 +407,9 @@ class Parser:
         if not record.fits:
             return compiled(self.ruleset.own_marks).search(record.statement) is not None
         if record.logger is None:
-            return not self._layouts[record.layout].names_logger or self.log_ident(record.log_ident) is not None
+            return (
+                not self._layouts[record.layout].names_logger or self.log_ident(record.log_ident) is not None
+            )
         found: bool = self._in_scope[record.logger]
         return found
 
@@ -387,7 +422,9 @@ class Parser:
         return [self._rules[rule.name] for rule in rules]
 
     def claimant(self, record: Record) -> Rule | None:
-        """Return the rule that the dispatch chooses; None where the logger is out of scope or no rule matches."""
+        """Return the rule that the dispatch chooses; None where the logger is out of scope or no rule
+        matches.
+        """
         if not record.fits or not self.in_scope(record):
             return None
         statement = record.statement
@@ -415,7 +452,10 @@ class Parser:
         """
         identity = identity or Identity(source.cluster)
         batch = Batch()
-        claimed, that_may_claim, idents, in_scope = batch.claimed, self._that_may_claim, self._idents, self._in_scope
+        claimed = batch.claimed
+        that_may_claim = self._that_may_claim
+        idents = self._idents
+        in_scope = self._in_scope
         of_cluster = {name for name, layout in self._layouts.items() if layout.of_cluster}
         default_node = source.node
         for record in records:
@@ -438,7 +478,9 @@ class Parser:
                 continue
             kind, groups = _UNREAD, _NO_GROUPS
             for rule in that_may_claim[statement[:BEGINNING]] if fits and kept else ():
-                if statement.startswith(rule.starts) and (rule.contains is None or rule.contains in statement):
+                if statement.startswith(rule.starts) and (
+                    rule.contains is None or rule.contains in statement
+                ):
                     found = rule.fullmatch(statement)
                     if found is None and not rule.drifts:
                         continue
@@ -452,7 +494,8 @@ class Parser:
             if cut and groups:
                 # a captured value without its middle would be wrong
                 groups = tuple(
-                    None if value and CUT in value and at != rule.items_at else value for at, value in enumerate(groups)
+                    None if value and CUT in value and at != rule.items_at else value
+                    for at, value in enumerate(groups)
                 )
             if groups and rule.each is not None:
                 claimed[kind] += self._rows_of_items(rule, (record, record_id, ident, thrown), groups)
@@ -464,11 +507,15 @@ class Parser:
     def _rows_of_items(rule: _Rule, of_record: tuple[Any, ...], groups: tuple[str | None, ...]) -> list[_Row]:
         """Return a row for each item; an empty list gives one row without an item."""
         at, raw = rule.items_at, of_record[0].raw
-        items = [item.groups() for item in rule.finditer(groups[at] or "") if CUT not in item.group()] or [rule.no_item]
+        items = [item.groups() for item in rule.finditer(groups[at] or "") if CUT not in item.group()] or [
+            rule.no_item
+        ]
         # the text of a long record is stored only with its first item, the text of the list with none
         again = None if len(raw.encode("utf-8", "replace")) >= LONG_RECORD else raw
         shared = (*groups[:at], None, *groups[at + 1 :])
-        return [(*of_record, shared + item, number, again if number else raw) for number, item in enumerate(items)]
+        return [
+            (*of_record, shared + item, number, again if number else raw) for number, item in enumerate(items)
+        ]
 
     # -- columns
 
@@ -480,7 +527,9 @@ class Parser:
         for kind, rows in batch.claimed.items():
             yield self._columns_of(self._rules.get(kind), kind == _DRIFTED, rows, last_line)
 
-    def _columns_of(self, rule: _Rule | None, drifted: bool, rows: list[_Row], last_line: int | None) -> dict[str, Sequence[Any]]:
+    def _columns_of(
+        self, rule: _Rule | None, drifted: bool, rows: list[_Row], last_line: int | None
+    ) -> dict[str, Sequence[Any]]:
         number = len(rows)
         records, ids, idents, thrown, captures, items, raws = zip(*rows, strict=True)
         line_no, layout, ts, level, logger, _, _, statement, _, _, _, cut, _ = zip(*records, strict=True)

@@ -48,7 +48,8 @@ class Reach(NamedTuple):
 
 _QUANTIFIER = r"(?:[*+?]|\{\d*,?\d*\})[?+]?"
 _PIECE = re.compile(
-    rf"\((?:\?(?:[:=!>]|<[=!]|P<\w+>))?|\)(?:{_QUANTIFIER})?|\||(?:\\.|\[\^?\]?(?:\\.|[^\]\\])*\]|.)(?:{_QUANTIFIER})?", re.DOTALL
+    rf"\((?:\?(?:[:=!>]|<[=!]|P<\w+>))?|\)(?:{_QUANTIFIER})?|\||(?:\\.|\[\^?\]?(?:\\.|[^\]\\])*\]|.)(?:{_QUANTIFIER})?",
+    re.DOTALL,
 )
 _TAKES_ANYTHING = re.compile(r"\.[*+]|\((?:\?:|\?P<\w+>)?\.[*+]\)")
 
@@ -57,7 +58,8 @@ _TAKES_ANYTHING = re.compile(r"\.[*+]|\((?:\?:|\?P<\w+>)?\.[*+]\)")
 def _beginnings(pattern: str) -> list[tuple[str, int]]:
     """Return (beginning that is a pattern itself, its length), from the empty one to the whole.
 
-    If one of them does not match a text, no longer one does: none ends inside of a choice or a repeated group.
+    If one of them does not match a text, no longer one does: none ends inside of a choice or a repeated
+    group.
     """
     found: list[tuple[str, int]] = []
     # of each open group: number of beginnings before it, whether it is a choice
@@ -126,7 +128,9 @@ def marked(text: str, at: int, indent: str) -> list[str]:
     end = begin + WIDTH
     before = (".." if begin else "") + visible(text[begin:at])
     after = visible(text[at:end]) + (".." if end < len(text) else "")
-    columns = sum(0 if unicodedata.combining(c) else 2 if unicodedata.east_asian_width(c) in "WF" else 1 for c in before)
+    columns = sum(
+        0 if unicodedata.combining(c) else 2 if unicodedata.east_asian_width(c) in "WF" else 1 for c in before
+    )
     return [indent + before + after, indent + " " * columns + CARET]
 
 
@@ -155,8 +159,8 @@ def _value(value: Any) -> str:
 def explain(text: str, site: Path | None) -> str:
     """Explain each record of a text: its header, its rule and values, or how far rules match.
 
-    Layouts without a time stamp are tried only where no other one matches. site: a site's folder of rule files. Raises DefinitionError
-    where these are wrong, and nothing because of the text.
+    Layouts without a time stamp are tried only where no other one matches. site: a site's folder of rule
+    files. Raises DefinitionError where these are wrong, and nothing because of the text.
     """
     if site is not None and not site.is_dir():
         raise DefinitionError(f"--rules {site}: no such folder")
@@ -175,7 +179,9 @@ def explain(text: str, site: Path | None) -> str:
     if envelope and envelope.layers:
         explained.insert(0, _row("read as", visible(envelope.about)))
     if len(found) > MOST_RECORDS:
-        explained.append(f"and {len(found) - MOST_RECORDS:,} records more; `kafka-audit audit` reads whole files")
+        explained.append(
+            f"and {len(found) - MOST_RECORDS:,} records more; `kafka-audit audit` reads whole files"
+        )
     return "\n\n".join(explained) or "Nothing but blank lines."
 
 
@@ -190,7 +196,11 @@ def layout(parser: Parser, text: str, kind: str, envelope: Envelope | None, why:
     kind, why: as in `jobs.landing.ingest.LogFile`.
     """
     if kind not in {"log", "bare"}:
-        return [_row("read as", "output of one of Kafka's tools")] if kind == "checkpoint" else _not_read(text, kind, why)
+        return (
+            [_row("read as", "output of one of Kafka's tools")]
+            if kind == "checkpoint"
+            else _not_read(text, kind, why)
+        )
     lines = split_lines(text)
     reader = reader_of(parser, envelope, kind == "bare")
     records = sorted((*reader.feed(lines), *reader.close()), key=lambda record: record.line_no)
@@ -200,7 +210,10 @@ def layout(parser: Parser, text: str, kind: str, envelope: Envelope | None, why:
     names = dict.fromkeys(record.layout for record in records)
     patterns = {one.name: one.pattern or "JSON" for one in parser.ruleset.layouts}
     found = [
-        _row("read as", visible(envelope.about) if envelope and envelope.layers else KNOWN if wrapped else PLAIN),
+        _row(
+            "read as",
+            visible(envelope.about) if envelope and envelope.layers else KNOWN if wrapped else PLAIN,
+        ),
         *(_row("layout", visible(f"{name}   {patterns.get(name, '')}".rstrip())) for name in names),
         _row("time stamps", _stamps(records)),
         *([_row("node", envelope.contradiction.about)] if envelope and envelope.contradiction else []),
@@ -272,27 +285,43 @@ def _headless(parser: Parser, lines: list[str]) -> list[str]:
 def _explained(parser: Parser, record: Record) -> list[str]:
     """Return lines about the header, the rule and the values of one record."""
     given = parser.log_ident(record.log_ident)
-    of_ident = {} if given is None else {name: value for name, value in given._asdict().items() if value is not None}
+    of_ident = (
+        {} if given is None else {name: value for name, value in given._asdict().items() if value is not None}
+    )
     lines = _header(parser, record, of_ident)
     if not record.fits:
         layout = next(layout for layout in parser.ruleset.layouts if layout.name == record.layout)
         if layout.json:
-            return [*lines, _row("unrecognised", "it is no JSON (is it cut off?), or has no time, level and message")]
+            return [
+                *lines,
+                _row("unrecognised", "it is no JSON (is it cut off?), or has no time, level and message"),
+            ]
         first = record.raw.partition("\n")[0][:LONGEST]
         got = reach(compiled(layout.line), first)
-        lines.append(_row("unrecognised", "the head is known, the rest of the line does not fit (is it cut off?)"))
+        lines.append(
+            _row("unrecognised", "the head is known, the rest of the line does not fit (is it cut off?)")
+        )
         return lines + _missed(first, got.at, _expects(got), "    ")
     rule = parser.claimant(record)
     if len(record.statement) > LONGEST:
-        sent = f"the dispatch sends it to {rule.name} ({rule.file})" if rule else "no rule knows its beginning"
-        return [*lines, _row("too long", f"{len(record.statement):,} characters: patterns are not tried; {sent}")]
+        sent = (
+            f"the dispatch sends it to {rule.name} ({rule.file})" if rule else "no rule knows its beginning"
+        )
+        return [
+            *lines,
+            _row("too long", f"{len(record.statement):,} characters: patterns are not tried; {sent}"),
+        ]
     events = parser.events(record)
     for name in ("error_class", "error_message"):
         if events[0].get(name):
             lines.append(_row(name.replace("_", " "), cut(events[0][name])))
     if rule is None or events[0]["drifted"]:
         return lines + _unclaimed(parser, record, rule)
-    return [*lines, _row("rule", f"{rule.name} ({rule.file}), says: {rule.says}"), *_values(rule, events, of_ident)]
+    return [
+        *lines,
+        _row("rule", f"{rule.name} ({rule.file}), says: {rule.says}"),
+        *_values(rule, events, of_ident),
+    ]
 
 
 def _header(parser: Parser, record: Record, of_ident: Mapping[str, Any]) -> list[str]:
@@ -300,7 +329,11 @@ def _header(parser: Parser, record: Record, of_ident: Mapping[str, Any]) -> list
     if not record.fits:
         logger = "not found"
     elif record.logger is None:
-        logger = "none in this layout: all of its records are in scope" if parser.in_scope(record) else "none: another program's"
+        logger = (
+            "none in this layout: all of its records are in scope"
+            if parser.in_scope(record)
+            else "none: another program's"
+        )
     else:
         out = "out of scope: no rule is about it; counted, not stored"
         logger = f"{cut(record.logger)} ({'in scope' if parser.in_scope(record) else out})"
@@ -330,7 +363,11 @@ def _values(rule: Rule, events: list[dict[str, Any]], of_ident: Mapping[str, Any
     kinds = {"node": "int"} | {name: word["type"] for name, word in schemas.vocabulary().items()}
     origin = dict.fromkeys(of_ident, "   (log ident)") | dict.fromkeys(rule.implies, "   (implied)")
     named = [name for name in kinds if any(name in event for event in events)]
-    shared = [name for name in named if all(name in event and event[name] == events[0].get(name) for event in events)]
+    shared = [
+        name
+        for name in named
+        if all(name in event and event[name] == events[0].get(name) for event in events)
+    ]
     width = max(map(len, named), default=0)
 
     def rows(event: Mapping[str, Any], names: list[str], indent: str) -> list[str]:
@@ -340,11 +377,18 @@ def _values(rule: Rule, events: list[dict[str, Any]], of_ident: Mapping[str, Any
             if name in event
         ]
 
-    lines = rows(events[0], shared, "    ") if named else ["    no values: the statement's text is all that it says"]
+    lines = (
+        rows(events[0], shared, "    ")
+        if named
+        else ["    no values: the statement's text is all that it says"]
+    )
     if len(events) > 1:
         lines.append(_row("items", f"{len(events):,}, one event each"))
         for event in events[:SHOWN_ITEMS]:
-            lines += [f"    item {event['item']}", *rows(event, [name for name in named if name not in shared], "      ")]
+            lines += [
+                f"    item {event['item']}",
+                *rows(event, [name for name in named if name not in shared], "      "),
+            ]
         if len(events) > SHOWN_ITEMS:
             lines.append(f"    and {len(events) - SHOWN_ITEMS:,} items more")
     missing = [name for name in rule.columns if name not in named]
@@ -355,7 +399,14 @@ def _unclaimed(parser: Parser, record: Record, rule: Rule | None) -> list[str]:
     """Return lines about drift, or a statement that no rule matches, and how far the nearest rules match."""
     statement = record.statement
     if not parser.in_scope(record):
-        knows = next((f"; {r.name} ({r.file}) knows it of {', '.join(sorted(r.loggers))}" for r in parser.ruleset.rules if r.claims(statement)), "")  # fmt: skip
+        knows = next(
+            (
+                f"; {r.name} ({r.file}) knows it of {', '.join(sorted(r.loggers))}"
+                for r in parser.ruleset.rules
+                if r.claims(statement)
+            ),
+            "",
+        )
         return [_row("unrecognised", f"its logger is out of scope{knows}")]
     if rule is not None:
         lines = [_row("drift", f"rule {rule.name} ({rule.file}) knows the beginning, but does not match")]
@@ -373,13 +424,16 @@ def _unclaimed(parser: Parser, record: Record, rule: Rule | None) -> list[str]:
 def nearest(parser: Parser, statement: str) -> list[tuple[Rule, int, str]]:
     """Return (rule, characters that match, next piece that it needs) of likely rules, best first.
 
-    These are rules whose `starts` the statement mostly shares; if there are none, rules with a similar `starts`.
+    These are rules whose `starts` the statement mostly shares; if there are none, rules with a similar
+    `starts`.
     """
     rules = parser.ruleset.rules
     claimed = [rule for rule in rules if rule.claims(statement)]
     found = []
     for rule in rules:
-        common, start = max(((_common(start, statement), start) for start in rule.starts), key=lambda entry: entry[0])
+        common, start = max(
+            ((_common(start, statement), start) for start in rule.starts), key=lambda entry: entry[0]
+        )
         if common < len(start):
             if common >= max(LEAST_START, min(8, len(start) - 1)):
                 found.append((rule, common, f"expected next: {visible(start[common:])}"))
@@ -396,9 +450,16 @@ def nearest(parser: Parser, statement: str) -> list[tuple[Rule, int, str]]:
         far = max(at for _, at, _ in found)
         return [entry for entry in found if entry[1] * 4 >= far][:SHOWN_RULES]
     starts = [(rule, start) for rule in rules for start in rule.starts if len(start) >= 8]
-    scored = [(SequenceMatcher(None, statement[: len(start)], start).ratio(), rule, start) for rule, start in starts]
-    alike = sorted((entry for entry in scored if entry[0] >= ALIKE), key=lambda entry: (-entry[0], entry[1].name))
-    return [(rule, _common(start, statement), f"begins much alike: {visible(start)}") for _, rule, start in alike[:SHOWN_RULES]]
+    scored = [
+        (SequenceMatcher(None, statement[: len(start)], start).ratio(), rule, start) for rule, start in starts
+    ]
+    alike = sorted(
+        (entry for entry in scored if entry[0] >= ALIKE), key=lambda entry: (-entry[0], entry[1].name)
+    )
+    return [
+        (rule, _common(start, statement), f"begins much alike: {visible(start)}")
+        for _, rule, start in alike[:SHOWN_RULES]
+    ]
 
 
 def _common(start: str, statement: str) -> int:

@@ -1,7 +1,8 @@
 """Measure how the time of patterns grows with a hostile line, for `kafka-audit lint`. No Spark.
 
-A log line may contain text of a stranger: the name of a topic, or the text of an exception. Python's `re` backtracks, so that a careless
-pattern takes minutes for one long line. Each pattern is applied to its own samples with every piece repeated, alone and with its neighbours.
+A log line may contain text of a stranger: the name of a topic, or the text of an exception. Python's `re`
+backtracks, so that a careless pattern takes minutes for one long line. Each pattern is applied to its own
+samples with every piece repeated, alone and with its neighbours.
 """
 
 import re
@@ -20,14 +21,17 @@ from parsers.patterns import THROWABLE, compiled
 from parsers.records import STACK_TRACE
 from parsers.rules import RuleSet
 
-# characters of a long text, and seconds that are too long for it if the time grows faster than the text. A linear pattern takes 0.2 ms
+# characters of a long text, and seconds that are too long for it if the time grows faster than the text. A
+# linear pattern takes 0.2 ms
 LONG, TOO_LONG = 16_384, 0.01
-# characters of a stretched sample, the shortest first; a longer one is measured only if this one is suspicious
+# characters of a stretched sample, the shortest first; a longer one is measured only if this one is
+# suspicious
 SHORTER = (1_024, 2_048, 4_096)
 # for a text of 4 times the length a linear pattern takes 4 times as long, a quadratic one 16 times
 TIMES_AS_LONG, GROWS = 4, 8
 TRIES = 5
-# seconds between two checks of a running match. The second one ends it, because cubic growth would take forever on a long text
+# seconds between two checks of a running match. The second one ends it, because cubic growth would take
+# forever on a long text
 LONGEST_USE = 0.3
 # numbers of pieces that are repeated together: `,`, `, leader=`, a whole item of a list
 WINDOWS = (1, 2, 3, 5, 9, 16, 30)
@@ -75,7 +79,11 @@ class Stopwatch:
     """Measures matches, and ends slow ones where the system has a timer and in the main thread."""
 
     def __init__(self) -> None:
-        self._timer = getattr(signal, "setitimer", None) if threading.current_thread() is threading.main_thread() else None
+        self._timer = (
+            getattr(signal, "setitimer", None)
+            if threading.current_thread() is threading.main_thread()
+            else None
+        )
         self._before: Any = None
         self._uses = self._seen = 0
         self._is_used = False
@@ -97,10 +105,13 @@ class Stopwatch:
             self._timer(signal.ITIMER_VIRTUAL, 0)
             signal.signal(signal.SIGVTALRM, self._before)
 
-    def seconds(self, use: Callable[[str], object], text: str, clock: Callable[[], float] = time.thread_time) -> float:
+    def seconds(
+        self, use: Callable[[str], object], text: str, clock: Callable[[], float] = time.thread_time
+    ) -> float:
         """Return the processor time of a match; infinite where it was ended.
 
-        It is the time of the thread, because the clock of the process moves in steps of milliseconds while a timer runs.
+        It is the time of the thread, because the clock of the process moves in steps of milliseconds while a
+        timer runs.
         """
         self._uses += 1
         self._is_used = True
@@ -114,7 +125,10 @@ class Stopwatch:
             self._is_used = False
 
     def is_quick(self, use: Callable[[str], object], text: str, enough: float) -> bool:
-        """Return whether one of two matches is quick enough. On a busy machine a single one may take longer."""
+        """Return whether one of two matches is quick enough.
+
+        On a busy machine a single one may take longer.
+        """
         # reading the wall clock takes a tenth of the time, and it never shows less
         return self.seconds(use, text, time.perf_counter) <= enough or self.seconds(use, text) <= enough
 
@@ -158,7 +172,9 @@ def too_long(use: Callable[[str], object], samples: Iterable[str]) -> str | None
     return None
 
 
-def growing(watch: Stopwatch, use: Callable[[str], object], one: Stretched) -> tuple[tuple[int, float], tuple[int, float]] | None:
+def growing(
+    watch: Stopwatch, use: Callable[[str], object], one: Stretched
+) -> tuple[tuple[int, float], tuple[int, float]] | None:
     """Return two sizes with their seconds between which the time grows too fast.
 
     None where it is short or linear.
@@ -176,7 +192,8 @@ def growing(watch: Stopwatch, use: Callable[[str], object], one: Stretched) -> t
 
 def _report(one: Stretched, *sizes: tuple[int, float]) -> str:
     (shorter, first), (longer, second) = (
-        (f"{size:,}", f"more than {LONGEST_USE:g} s" if took == inf else f"{took * 1000:.1f} ms") for size, took in sizes
+        (f"{size:,}", f"more than {LONGEST_USE:g} s" if took == inf else f"{took * 1000:.1f} ms")
+        for size, took in sizes
     )
     return (
         f"a long line is slow: {one.part[:SHOWN]!r} repeated after {one.before[-SHOWN:]!r} takes "

@@ -1,8 +1,9 @@
 """Load layouts and wrappers.
 
-A layout locates time stamp, level, logger and message in a log line; a wrapper is a collector's text before the line.
-A layout is compiled from log4j's own ConversionPattern (org.apache.log4j.PatternLayout, log4j2 PatternLayout, Logback), or it is
-JSON with one record per line. Every layout yields the same slots: time, level, logger, thread, log ident, statement, thrown.
+A layout locates time stamp, level, logger and message in a log line; a wrapper is a collector's text before
+the line. A layout is compiled from log4j's own ConversionPattern (org.apache.log4j.PatternLayout, log4j2
+PatternLayout, Logback), or it is JSON with one record per line. Every layout yields the same slots: time,
+level, logger, thread, log ident, statement, thrown.
 """
 
 import re
@@ -17,8 +18,11 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from parsers.patterns import THROWABLE_CLASS, DefinitionError, check_dialect
 
-# the log ident, a component's text before its statement: `[Controller id=1 epoch=5] `, `Controller 1 epoch 5 `, `[Kafka Server 3], `
-LOG_IDENT = r"(?<log_ident>(?:\[[^\]]{1,300}+\][:,]{0,2}+ ?+)?+(?:(?:Controller|Broker) \d++ (?:epoch \d++ )?+)?+)"
+# the log ident, a component's text before its statement: `[Controller id=1 epoch=5] `, `Controller 1 epoch 5
+# `, `[Kafka Server 3], `
+LOG_IDENT = (
+    r"(?<log_ident>(?:\[[^\]]{1,300}+\][:,]{0,2}+ ?+)?+(?:(?:Controller|Broker) \d++ (?:epoch \d++ )?+)?+)"
+)
 LOGGER = r"(?<logger>[\w.$\-]+)"
 # a word and a colon before the message are no logger: `INFO Registered: ..`
 DOTTED_LOGGER = r"(?<logger>[\w$\-]+\.[\w.$\-]+)"
@@ -34,8 +38,28 @@ REST = TRAILING + r"(?:\n.*)?"
 JSON_SLOTS = ("time", "level", "logger", "thread", "message", "stack_trace", "error_class", "error_message")
 BUILT_IN = "parsers/layouts.toml"
 # numbers of syslog's levels, from log4j2's Severity
-SYSLOG_LEVELS = {"0": "FATAL", "1": "FATAL", "2": "FATAL", "3": "ERROR", "4": "WARN", "5": "INFO", "6": "INFO", "7": "DEBUG"}
-_KEYS = {"conversion_pattern", "json", "levels", "pattern", "wrapper", "prefix", "head", "logger", "of_cluster", "sample"}
+SYSLOG_LEVELS = {
+    "0": "FATAL",
+    "1": "FATAL",
+    "2": "FATAL",
+    "3": "ERROR",
+    "4": "WARN",
+    "5": "INFO",
+    "6": "INFO",
+    "7": "DEBUG",
+}
+_KEYS = {
+    "conversion_pattern",
+    "json",
+    "levels",
+    "pattern",
+    "wrapper",
+    "prefix",
+    "head",
+    "logger",
+    "of_cluster",
+    "sample",
+}
 _NAME = re.compile(r"[a-z][a-z0-9_]*")
 
 
@@ -45,11 +69,14 @@ class Layout:
 
     head        regex of a record's first line up to the message; a continuation line does not match it
     line        regex of the first line of a record whose message is one line
-    record      regex of a whole record whose message may have several lines; empty where nothing marks its end
+    record      regex of a whole record whose message may have several lines; empty where nothing marks its
+                end
     pattern     its ConversionPattern; empty for JSON
-    time        template of the time stamp, groups in braces, such as `{date} {clock}{fraction}{zone}`; empty where it prints none
+    time        template of the time stamp, groups in braces, such as `{date} {clock}{fraction}{zone}`; empty
+                where it prints none
     cuts        the logger may be abbreviated, `k.c.KafkaController`, to at most `width` characters, if given
-    json        keys of each of JSON_SLOTS in a JSON layout, the first existing one counts; `a.b` may be key b of object a
+    json        keys of each of JSON_SLOTS in a JSON layout, the first existing one counts; `a.b` may be key b
+                of object a
     levels      printed level of a JSON layout -> its name; empty: the name itself
     logger      logger of records that print none
     of_cluster  its records are of no node; equal records of several nodes are one
@@ -93,7 +120,8 @@ class Layout:
 class Wrapper:
     """The text that a collector of logs puts before every line.
 
-    pattern: of a collector that cuts lines, it has a group `partial`, which matches where the line continues in the next one of `stream`.
+    pattern: of a collector that cuts lines, it has a group `partial`, which matches where the line continues
+    in the next one of `stream`.
     """
 
     name: str
@@ -155,7 +183,12 @@ _DATE_PIECE = re.compile(
 )
 # in any language: see `parsers.months`
 MONTH_NAME = r"[^\s\d\[\](),:;|/\-]{2,20}+"
-_DATE_REGEX = {"date": r"\d{4}-\d\d-\d\d", "clock": r"\d\d:\d\d:\d\d", "zone": _ZONE, "month_name": MONTH_NAME}
+_DATE_REGEX = {
+    "date": r"\d{4}-\d\d-\d\d",
+    "clock": r"\d\d:\d\d:\d\d",
+    "zone": _ZONE,
+    "month_name": MONTH_NAME,
+}
 
 
 def fixed_zone(name: str, where: str) -> str:
@@ -195,7 +228,9 @@ def _date(options: list[str], where: str) -> tuple[str, str]:
     for piece in _DATE_PIECE.finditer(form):
         name, text = piece.lastgroup or "", piece.group()
         if name == "unknown":
-            raise unsupported(f"{text} is no number of year, month, day, hour (0-23), minute, second or fraction, and no zone")
+            raise unsupported(
+                f"{text} is no number of year, month, day, hour (0-23), minute, second or fraction, and no zone"
+            )
         if name in groups:
             raise unsupported(f"{name} is used twice")
         if name in {"quoted", "other"}:
@@ -235,21 +270,90 @@ _SLOTS = {
 }
 _REGEX = {"level": LEVEL, "logger": LOGGER, "thread": r"(?<thread>[^\[\]\n]{0,300}?)", "message": _MESSAGE}
 _OTHERS = {
-    r"\d+": ("r", "relative", "pid", "processId", "T", "tid", "threadId", "tp", "threadPriority", "sn", "sequenceNumber", "N", "nano"),
+    r"\d+": (
+        "r",
+        "relative",
+        "pid",
+        "processId",
+        "T",
+        "tid",
+        "threadId",
+        "tp",
+        "threadPriority",
+        "sn",
+        "sequenceNumber",
+        "N",
+        "nano",
+    ),
     r"[\d?]+": ("L", "line"),
     r"[\w.$?<>\-]*": ("F", "file", "C", "class", "M", "method"),
     r"[\w.$?<>\-]*(?:\([^()]{0,300}\))?": ("l", "location"),
     r"(?:\[[^\[\]\n]{0,300}\]|[^\[\]\n]{0,300}?)": ("x", "NDC"),
-    r"[^\[\]|\n]{0,300}?": ("X", "mdc", "MDC", "K", "map", "MAP", "marker", "markerSimpleName", "cn", "contextName",
-                               "property", "u", "uuid", "h", "host", "hostName"),
+    r"[^\[\]|\n]{0,300}?": (
+        "X",
+        "mdc",
+        "MDC",
+        "K",
+        "map",
+        "MAP",
+        "marker",
+        "markerSimpleName",
+        "cn",
+        "contextName",
+        "property",
+        "u",
+        "uuid",
+        "h",
+        "host",
+        "hostName",
+    ),
     r"(?:true|false)": ("endOfBatch",),
-}  # fmt: skip
+}
 # the text inside is printed in a colour or with small changes
-_AROUND = ("(", "highlight", "style", "clr", "enc", "encode", "replace", "maxLen", "maxLength", "black", "red", "green", "yellow", "blue",
-           "magenta", "cyan", "white", "gray", "boldRed", "boldGreen", "boldYellow", "boldBlue", "boldMagenta", "boldCyan", "boldWhite",
-           "faint")  # fmt: skip
-_THROWABLE = ("ex", "exception", "throwable", "xEx", "xException", "xThrowable", "rEx", "rException", "rThrowable", "wEx", "xwEx",
-              "wex", "xwex", "rootException")  # fmt: skip
+_AROUND = (
+    "(",
+    "highlight",
+    "style",
+    "clr",
+    "enc",
+    "encode",
+    "replace",
+    "maxLen",
+    "maxLength",
+    "black",
+    "red",
+    "green",
+    "yellow",
+    "blue",
+    "magenta",
+    "cyan",
+    "white",
+    "gray",
+    "boldRed",
+    "boldGreen",
+    "boldYellow",
+    "boldBlue",
+    "boldMagenta",
+    "boldCyan",
+    "boldWhite",
+    "faint",
+)
+_THROWABLE = (
+    "ex",
+    "exception",
+    "throwable",
+    "xEx",
+    "xException",
+    "xThrowable",
+    "rEx",
+    "rException",
+    "rThrowable",
+    "wEx",
+    "xwEx",
+    "wex",
+    "xwex",
+    "rootException",
+)
 _WORDS: dict[str, str] = {
     **{word: slot for slot, words in _SLOTS.items() for word in words},
     **{word: regex for regex, words in _OTHERS.items() for word in words},
@@ -333,10 +437,8 @@ def _regex(pattern: str, facts: _Facts, where: str) -> str:
             options.append(content)
         # a level is padded on either side
         padding = _PADDING if piece["width"] else ""
-        before, after = (
-            ("" if piece["left"] and kind != "level" else padding),
-            (padding if piece["left"] or kind == "level" else ""),
-        )
+        before = "" if piece["left"] and kind != "level" else padding
+        after = padding if piece["left"] or kind == "level" else ""
         regex += before + _conversion(word, options, piece["most"], facts, where) + after
     return regex
 
@@ -380,7 +482,9 @@ def from_conversion_pattern(pattern: str, where: str, name: str = "", prefix: st
     if ending.replace(_END, "").replace(_THROWN, ""):
         raise DefinitionError(f"{where}: text after %n is not supported")
     if not facts.seen & {"date", "level", "logger"}:
-        raise DefinitionError(f"{where}: with no time stamp, level or logger, no record can be distinguished from other text")
+        raise DefinitionError(
+            f"{where}: with no time stamp, level or logger, no record can be distinguished from other text"
+        )
     head, tail = prefix + head.replace(_THROWN, ""), tail.replace(_THROWN, THROWN)
     bare_line = not facts.seen & {"date", "level"}
     if bare_line:
@@ -391,10 +495,16 @@ def from_conversion_pattern(pattern: str, where: str, name: str = "", prefix: st
     # a head matches in one way only, so that a failing rest does not backtrack into it
     first = f"(?>{head}){LOG_IDENT}(?<statement>[^\\n]*{lazy}){tail}"
     line = first + TRAILING if tail not in {"", THROWN} else first
-    record = f"(?>{head}){LOG_IDENT}(?<statement>.*?){tail}{REST}" if tail not in {"", THROWN} and not bare_line else ""
+    record = (
+        f"(?>{head}){LOG_IDENT}(?<statement>.*?){tail}{REST}"
+        if tail not in {"", THROWN} and not bare_line
+        else ""
+    )
     for part in (head, line, record):
         check_dialect(part, where)
-    return Layout(name, first if bare_line else head, line, record, pattern, facts.time, facts.cuts, facts.width)
+    return Layout(
+        name, first if bare_line else head, line, record, pattern, facts.time, facts.cuts, facts.width
+    )
 
 
 # -- JSON --------------------------------------------------------------------------------------------------
@@ -403,17 +513,23 @@ def from_conversion_pattern(pattern: str, where: str, name: str = "", prefix: st
 def from_json(keys: Mapping[str, Any], where: str, name: str = "", levels: str = "names") -> Layout:
     """Return a layout of one JSON object per line. Raises DefinitionError.
 
-    levels: `names`, or `syslog` for numbers. Other programs print such numbers, too, so these need the key of the logger.
+    levels: `names`, or `syslog` for numbers. Other programs print such numbers, too, so these need the key of
+    the logger.
     """
     if levels not in {"names", "syslog"}:
         raise DefinitionError(f"{where}: levels are names or syslog")
     if unknown := set(keys) - set(JSON_SLOTS):
-        raise DefinitionError(f"{where}: unknown slot {', '.join(sorted(unknown))}; there are {', '.join(JSON_SLOTS)}")
+        raise DefinitionError(
+            f"{where}: unknown slot {', '.join(sorted(unknown))}; there are {', '.join(JSON_SLOTS)}"
+        )
     slots = {slot: (value,) if isinstance(value, str) else tuple(value) for slot, value in keys.items()}
     for slot in ("time", "level", "message"):
         if not slots.get(slot):
             raise DefinitionError(f"{where}: json names no key of the {slot}")
-    last = sorted({literal(path.rsplit(".", 1)[-1]) for path in slots["level"]} | {literal(path) for path in slots["level"]})
+    last = sorted(
+        {literal(path.rsplit(".", 1)[-1]) for path in slots["level"]}
+        | {literal(path) for path in slots["level"]}
+    )
     numbers = SYSLOG_LEVELS if levels == "syslog" else {}
     if numbers and not slots.get("logger"):
         raise DefinitionError(f"{where}: numbers of levels need a key of the logger")
@@ -422,7 +538,15 @@ def from_json(keys: Mapping[str, Any], where: str, name: str = "", levels: str =
     beside = rf'(?=[^\n]*"(?:{"|".join(map(literal, slots["logger"]))})" {{0,5}}:)' if numbers else ""
     head = rf'\{{ {{0,5}}{beside}"[^\n]*{level}'
     check_dialect(head, where)
-    return Layout(name, head, head, "", time="{json}", json={slot: slots.get(slot, ()) for slot in JSON_SLOTS}, levels=numbers)
+    return Layout(
+        name,
+        head,
+        head,
+        "",
+        time="{json}",
+        json={slot: slots.get(slot, ()) for slot in JSON_SLOTS},
+        levels=numbers,
+    )
 
 
 # -- files -------------------------------------------------------------------------------------------------
@@ -451,9 +575,13 @@ def _entries(text: str, file: str, built_in: bool) -> Iterator[Layout | Wrapper]
         if not isinstance(entry, dict):
             raise DefinitionError(f"{where}: a layout is a table with a `conversion_pattern`")
         if not _NAME.fullmatch(name):
-            raise DefinitionError(f"{where}: a name is of small letters, digits and _, and begins with a letter")
+            raise DefinitionError(
+                f"{where}: a name is of small letters, digits and _, and begins with a letter"
+            )
         if unknown := set(entry) - _KEYS:
-            raise DefinitionError(f"{where}: unknown key {', '.join(sorted(unknown))}; there are {', '.join(sorted(_KEYS))}")
+            raise DefinitionError(
+                f"{where}: unknown key {', '.join(sorted(unknown))}; there are {', '.join(sorted(_KEYS))}"
+            )
         kinds = [kind for kind in ("conversion_pattern", "json", "pattern", "wrapper") if kind in entry]
         if len(kinds) != 1:
             raise DefinitionError(f"{where}: give one of conversion_pattern, json, pattern, wrapper")
@@ -467,7 +595,9 @@ def _entries(text: str, file: str, built_in: bool) -> Iterator[Layout | Wrapper]
         elif kinds == ["pattern"]:
             layout = _from_pattern(entry, where, name)
         else:
-            layout = from_conversion_pattern(entry["conversion_pattern"], where, name, entry.get("prefix", ""))
+            layout = from_conversion_pattern(
+                entry["conversion_pattern"], where, name, entry.get("prefix", "")
+            )
         yield replace(layout, samples=samples, built_in=built_in)
 
 

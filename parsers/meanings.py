@@ -1,7 +1,7 @@
 """Load the meanings of statements for timelines: words of rules, and the event types of each. Pure.
 
-`meanings.toml` defines the words. A rule of `events/*.toml` lists its words under `means`; under `means_by` it lists words that apply only
-to lines of some loggers, by the last part of the logger's name.
+`meanings.toml` defines the words. A rule of `events/*.toml` lists its words under `means`; under `means_by`
+it lists words that apply only to lines of some loggers, by the last part of the logger's name.
 """
 
 import re
@@ -12,7 +12,8 @@ from importlib.resources import files
 from typing import Any
 
 PACKAGE = files(__name__.split(".")[0])
-# lines of rules with their heading or meaning. Only these are parsed, because commands that show timelines need no patterns
+# lines of rules with their heading or meaning. Only these are parsed, because commands that show timelines
+# need no patterns
 _LINES = re.compile(r"^(?:\[\w+\]|means(?:_by)? = .*)$", re.M)
 # loggers of a word that applies to all lines of its event type
 ANY: frozenset[str] = frozenset()
@@ -21,7 +22,10 @@ ANY: frozenset[str] = frozenset()
 @cache
 def words() -> Mapping[str, str]:
     """Return the words that a rule may list, each with its definition."""
-    return {word: entry["is"] for word, entry in tomllib.loads(PACKAGE.joinpath("meanings.toml").read_text("utf-8")).items()}
+    return {
+        word: entry["is"]
+        for word, entry in tomllib.loads(PACKAGE.joinpath("meanings.toml").read_text("utf-8")).items()
+    }
 
 
 @cache
@@ -32,7 +36,11 @@ def _rules() -> Mapping[str, Mapping[str, Any]]:
         if file.name.endswith(".toml"):
             lines = _LINES.findall(file.read_text("utf-8"))
             # headings of rules that have a meaning, each followed by its meaning
-            some = [line for line, after in zip(lines, [*lines[1:], "["], strict=True) if line[0] != "[" or after[0] != "["]
+            some = [
+                line
+                for line, after in zip(lines, [*lines[1:], "["], strict=True)
+                if line[0] != "[" or after[0] != "["
+            ]
             found |= tomllib.loads("\n".join(some))
     return found
 
@@ -47,7 +55,9 @@ def loggers(word: str) -> Mapping[str, frozenset[str]]:
         raise KeyError(f"parsers/meanings.toml has no word {word}")
     found = {event_type: ANY for event_type, rule in _rules().items() if word in rule.get("means", ())}
     return found | {
-        event_type: frozenset(rule["means_by"][word]) for event_type, rule in _rules().items() if word in rule.get("means_by", ())
+        event_type: frozenset(rule["means_by"][word])
+        for event_type, rule in _rules().items()
+        if word in rule.get("means_by", ())
     }
 
 

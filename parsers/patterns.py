@@ -1,7 +1,7 @@
 """Compile and check the pattern dialect of all data files.
 
-Patterns are Python's `re` (3.11.5 and later) with named groups `(?<name>...)`, ASCII classes and `.` for any character.
-`{fragment}` inserts a fragment of `fragments.toml`.
+Patterns are Python's `re` (3.11.5 and later) with named groups `(?<name>...)`, ASCII classes and `.` for any
+character. `{fragment}` inserts a fragment of `fragments.toml`.
 """
 
 import re
@@ -61,7 +61,8 @@ def compiled(pattern: str) -> re.Pattern[str]:
 def check_dialect(pattern: str, where: str) -> None:
     """Raise DefinitionError where a pattern does not compile, or a hostile line makes it run for hours."""
     bare = re.sub(r"\[[^\]]*\]", "C", re.sub(r"\\.", "__", pattern, flags=re.DOTALL))
-    # a repeated group that contains a repeated part, or a choice, may match one text in exponentially many ways
+    # a repeated group that contains a repeated part, or a choice, may match one text in exponentially many
+    # ways
     depth: list[int] = []
     for at, char in enumerate(bare):
         if char == "(":
@@ -72,7 +73,9 @@ def check_dialect(pattern: str, where: str) -> None:
             start = depth.pop()
             body = LOOKAROUND.sub("", bare[start + 1 : at].removeprefix("?:"))
             if REPEATED.match(bare, at + 1) and re.search(r"[|?]|\*|\+", re.sub(r"^\?<\w+>", "", body)):
-                raise DefinitionError(f"{where}: a repeated group may have no alternation, optional or repeated part: ({body})")
+                raise DefinitionError(
+                    f"{where}: a repeated group may have no alternation, optional or repeated part: ({body})"
+                )
     try:
         compiled(pattern)
     except re.error as error:

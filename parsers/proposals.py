@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from parsers.layouts import from_conversion_pattern
 from parsers.patterns import DefinitionError, compiled
 
-# most lines that a proposal is derived from, and least share of them (without stack traces) that it must match
+# most lines that a proposal is derived from, and least share of them (without stack traces) that it must
+# match
 MOST_LINES, LEAST_SHARE = 200, 0.5
 SHOWN_LINES = 20
 # regex of a time -> log4j's pattern for it
@@ -97,5 +98,9 @@ def _from_line(line: str) -> str | None:
             break
     if not seen & {"%d", "%-5p"}:
         return None
-    end = f" (%c{':%L' * bool(after['line'])})" + " [%t]" * bool(after["thread"]) if after and "%c" not in seen else ""
+    end = (
+        f" (%c{':%L' * bool(after['line'])})" + " [%t]" * bool(after["thread"])
+        if after and "%c" not in seen
+        else ""
+    )
     return f"{pattern}%m{end}%n"

@@ -1,6 +1,7 @@
 """Turn the text of a log into records: remove prefixes, join pieces, read headers.
 
-A record is a line with a known header and the lines up to the next one. All text is `str`; a line ends at LF, CR LF or CR.
+A record is a line with a known header and the lines up to the next one. All text is `str`; a line ends at LF,
+CR LF or CR.
 """
 
 import json
@@ -55,11 +56,13 @@ class Record(NamedTuple):
     level       log4j's level
     logger      as printed; in full where the layout abbreviates it and rules cover it
     thread      None where the layout prints none
-    log_ident   text of the component before its statement (`logIdent` of Kafka's `Logging`), with the blank after it
+    log_ident   text of the component before its statement (`logIdent` of Kafka's `Logging`), with the blank
+                after it
     statement   the message without it
     rest        the lines after the first, or the stack trace in the first one
     raw         the whole record, as it was before a collector changed it
-    fits        whether the layout matches the whole record; if not, the statement is the first line, and no other value is known
+    fits        whether the layout matches the whole record; if not, the statement is the first line, and no
+                other value is known
     cut         bytes that were left out, because a line or the record was too long
     node        the node that its envelope names; None where it names none
     """
@@ -153,7 +156,9 @@ class Joiner:
     """Joins lines that a collector has cut: each piece except the last is marked as partial."""
 
     def __init__(self, wrappers: Iterable[Wrapper]) -> None:
-        self._patterns = [compiled(wrapper.pattern) for wrapper in wrappers if "(?<partial>" in wrapper.pattern]
+        self._patterns = [
+            compiled(wrapper.pattern) for wrapper in wrappers if "(?<partial>" in wrapper.pattern
+        ]
 
     def _piece(self, line: str) -> re.Match[str] | None:
         return next((found for pattern in self._patterns if (found := pattern.match(line))), None)
@@ -241,10 +246,15 @@ def json_header(layout: Layout, line: str) -> Header | None:
     keys = layout.json
 
     def first(slot: str, text: bool = False) -> str | None:
-        found = [value for path in keys[slot] if (value := _at(content, path)) and not (text and value[0] in "[{")]
+        found = [
+            value for path in keys[slot] if (value := _at(content, path)) and not (text and value[0] in "[{")
+        ]
         return found[0].replace("\x01", "") if found else None
 
-    time, level, message, logger = first("time"), (first("level") or "").upper(), first("message"), first("logger")
+    time = first("time")
+    level = (first("level") or "").upper()
+    message = first("message")
+    logger = first("logger")
     if layout.levels:
         level = layout.levels.get(level, "") if logger else ""
     ts = time_text(time) if time else None
@@ -269,14 +279,18 @@ def _with_month_number(time: Callable[[Sequence[str]], Any], at: int) -> Callabl
     return parts
 
 
-def _header_of(layout: Layout, regex: re.Pattern[str], full_name: FullName) -> Callable[[Sequence[str]], Header]:
+def _header_of(
+    layout: Layout, regex: re.Pattern[str], full_name: FullName
+) -> Callable[[Sequence[str]], Header]:
     """Return a function from the groups of a regex, empty where they do not match, to a header.
 
     The last group never matches.
     """
 
     def values(names: Sequence[str]) -> Callable[[Sequence[str]], Any]:
-        return itemgetter(*(regex.groupindex.get(name, 0) - 1 for name in names)) if names else lambda groups: ()
+        return (
+            itemgetter(*(regex.groupindex.get(name, 0) - 1 for name in names)) if names else lambda groups: ()
+        )
 
     name, fixed_logger, cuts, is_count = layout.name, layout.logger, layout.cuts, layout.time == EPOCH_MS
     time, slots, template = values(layout.time_groups), values(_SLOTS), _GROUP_NAME.sub("%s", layout.time)
@@ -290,7 +304,16 @@ def _header_of(layout: Layout, regex: re.Pattern[str], full_name: FullName) -> C
             logger = full_name(logger, ident)
         if is_count:
             ts = time_text(ts)
-        return name, ts or None, level or None, fixed_logger or logger or None, thread or None, ident, statement, thrown or None
+        return (
+            name,
+            ts or None,
+            level or None,
+            fixed_logger or logger or None,
+            thread or None,
+            ident,
+            statement,
+            thrown or None,
+        )
 
     return header
 
@@ -301,9 +324,13 @@ class Headers:
     The first one that matches the whole first line counts, else the first one that matches all lines.
     """
 
-    def __init__(self, layouts: Sequence[Layout], full_name: FullName = lambda logger, log_ident: logger) -> None:
+    def __init__(
+        self, layouts: Sequence[Layout], full_name: FullName = lambda logger, log_ident: logger
+    ) -> None:
         """full_name: returns a logger in full, from an abbreviated logger and the log ident."""
-        self._is_head = compiled("|".join(f"(?:{GROUP.sub('(?:', layout.head)})" for layout in layouts) or "(?!)").match
+        self._is_head = compiled(
+            "|".join(f"(?:{GROUP.sub('(?:', layout.head)})" for layout in layouts) or "(?!)"
+        ).match
         self._lines = [self._reader(layout, layout.line, full_name) for layout in layouts]
         self._heads = [(layout.name, compiled(layout.head).match) for layout in layouts]
         self._whole = [self._reader(layout, layout.record, full_name) for layout in layouts if layout.record]
@@ -335,7 +362,11 @@ class Headers:
         find_all, of_groups, date = self._first
         found = find_all(text)
         # a header does not continue in the next line
-        return [of_groups(groups) if groups[date] else None for groups in found] if len(found) == len(lines) else None
+        return (
+            [of_groups(groups) if groups[date] else None for groups in found]
+            if len(found) == len(lines)
+            else None
+        )
 
     def begins(self, line: str) -> bool:
         """Return whether the line begins a record."""
@@ -364,7 +395,12 @@ class RecordReader:
     """
 
     def __init__(
-        self, headers: Headers, unwrapped: Callable[[str], str], *, stack_traces_only: bool = False, line_no: int = 1
+        self,
+        headers: Headers,
+        unwrapped: Callable[[str], str],
+        *,
+        stack_traces_only: bool = False,
+        line_no: int = 1,
     ) -> None:
         """stack_traces_only: other lines between records belong to no record. line_no: of the first line."""
         self._headers, self._unwrapped, self._stack_traces_only = headers, unwrapped, stack_traces_only
@@ -374,7 +410,8 @@ class RecordReader:
         self._ended = True
         # of the unfinished record: characters after the first line, bytes that were left out
         self._rest = self._cut = 0
-        # numbers of lines read, of records begun, of further lines of records; other lines belong to no record
+        # numbers of lines read, of records begun, of further lines of records; other lines belong to no
+        # record
         self.lines = self.begun = self.continued = 0
 
     def feed(self, lines: Sequence[str]) -> Iterator[Record]:
@@ -409,7 +446,11 @@ class RecordReader:
                     yield record_of((self._line_no, *self._header[:7], "", self._first, True, 0, None))
                 else:
                     yield self._record()
-            self._line_no, self._first, self._header, self._tail, self._ended = line_no, line, header, [], False
+            self._line_no = line_no
+            self._first = line
+            self._header = header
+            self._tail = []
+            self._ended = False
             self._rest = self._cut = 0
             line_no += 1
 
@@ -437,7 +478,9 @@ class RecordReader:
         header = self._header or (self._headers.of_text(raw) if self._tail else None)
         if header is None:
             layout = self._headers.layout_of(self._first)
-            return Record(self._line_no, layout, None, None, None, None, "", self._first, tail, raw, False, self._cut)
+            return Record(
+                self._line_no, layout, None, None, None, None, "", self._first, tail, raw, False, self._cut
+            )
         rest = "\n".join(filter(None, (header[7], tail)))
         return Record(self._line_no, *header[:7], rest, raw, True, self._cut)
 

@@ -1,6 +1,7 @@
 """Find event types in Python and SQL that no rule has. Pure: source text in, places out.
 
-A name is an event type if it is compared with `event_type`, is in a constant that is compared with it, or in a list of such names.
+A name is an event type if it is compared with `event_type`, is in a constant that is compared with it, or in
+a list of such names.
 """
 
 import ast
@@ -67,7 +68,9 @@ def _in_text(text: str) -> set[str]:
     return {name for compared in _IN_TEXT.findall(text) for name in re.findall(r"'(\w+)'", compared)}
 
 
-def in_python(sources: Mapping[str, str], known: Collection[str], others: Collection[str]) -> Iterator[Reference]:
+def in_python(
+    sources: Mapping[str, str], known: Collection[str], others: Collection[str]
+) -> Iterator[Reference]:
     """Yield the event types that modules name."""
     modules = {path: ast.parse(text) for path, text in sources.items()}
     nodes = {path: list(ast.walk(tree)) for path, tree in modules.items()}
@@ -76,10 +79,19 @@ def in_python(sources: Mapping[str, str], known: Collection[str], others: Collec
     sides = {path: list(_sides(some)) for path, some in nodes.items()}
     # (module, constant) that is compared with an event type
     compared: set[tuple[str, str]] = set()
-    more = {one for path, some in sides.items() for side in some for one in _named(path, imported[path], side, constants)}
+    more = {
+        one
+        for path, some in sides.items()
+        for side in some
+        for one in _named(path, imported[path], side, constants)
+    }
     while more := more - compared:
         compared |= more
-        more = {one for path, name in more for one in _named(path, imported[path], constants[path, name], constants)}
+        more = {
+            one
+            for path, name in more
+            for one in _named(path, imported[path], constants[path, name], constants)
+        }
     for path, name in compared:
         sides[path].append(constants[path, name])
     for path, some in nodes.items():
@@ -92,18 +104,26 @@ def in_python(sources: Mapping[str, str], known: Collection[str], others: Collec
                 texts = [(name, line) for name, line in _members(node) if _NAME.fullmatch(name)]
                 # a list of names, most of which are event types
                 if texts and 2 * sum(name in known for name, _ in texts) >= len(texts):
-                    yield from (Reference(f"{path}:{line}", name) for name, line in texts if name not in others)
+                    yield from (
+                        Reference(f"{path}:{line}", name) for name, line in texts if name not in others
+                    )
 
 
 def _sides(nodes: Sequence[ast.AST]) -> Iterator[ast.expr]:
     """Yield the expressions that are compared with an event type."""
     # variables that were assigned an event type
-    given = {target.id for target, value in _assigned(nodes) if isinstance(target, ast.Name) and _is_event_type(value)}
+    given = {
+        target.id
+        for target, value in _assigned(nodes)
+        if isinstance(target, ast.Name) and _is_event_type(value)
+    }
     for node in nodes:
         if isinstance(node, ast.Compare):
             sides = [node.left, *node.comparators]
             # `"deletion_" in event_type` compares a part of it
-            is_part = isinstance(node.ops[0], ast.In | ast.NotIn) and _is_event_type(node.comparators[0], given)
+            is_part = isinstance(node.ops[0], ast.In | ast.NotIn) and _is_event_type(
+                node.comparators[0], given
+            )
             if not is_part and any(_is_event_type(side, given) for side in sides):
                 yield from (side for side in sides if not _is_event_type(side, given))
         elif isinstance(node, ast.keyword) and node.arg == EVENT_TYPE:
@@ -166,7 +186,9 @@ def _named(
     found = set()
     if isinstance(node, ast.Dict):
         # its values are no event types
-        return {known for key in node.keys if key is not None for known in _named(path, imported, key, constants)}
+        return {
+            known for key in node.keys if key is not None for known in _named(path, imported, key, constants)
+        }
     for one in ast.walk(node):
         if isinstance(one, ast.Name) and (path, one.id) in constants:
             found.add((path, one.id))
@@ -174,10 +196,16 @@ def _named(
             module, name = imported[one.id]
             # a package exports what its modules define
             found |= {
-                (other, known) for other, known in constants if known == name and other.startswith((f"{module}.py", f"{module}/"))
+                (other, known)
+                for other, known in constants
+                if known == name and other.startswith((f"{module}.py", f"{module}/"))
             }
         elif isinstance(one, ast.Attribute) and isinstance(one.value, ast.Name):
-            found |= {(other, known) for other, known in constants if known == one.attr and other.endswith(f"/{one.value.id}.py")}
+            found |= {
+                (other, known)
+                for other, known in constants
+                if known == one.attr and other.endswith(f"/{one.value.id}.py")
+            }
     return found
 
 
@@ -194,6 +222,10 @@ def _members(node: ast.expr) -> list[tuple[str, int]]:
         parts = [node.value]
     elif isinstance(node, ast.BinOp):
         parts = [node.left, node.right]
-    elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in ("frozenset", "set", "tuple"):
+    elif (
+        isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Name)
+        and node.func.id in ("frozenset", "set", "tuple")
+    ):
         parts = [*node.args]
     return [text for part in parts if part is not None for text in _members(part)]

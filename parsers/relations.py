@@ -1,8 +1,8 @@
 """Find tables and columns that queries name and that do not exist.
 
-Pure: SQL and Python source text in, problems out.
-A name is looked up in its source: a table of `schemas/tables`, its rows under another name (`audited_events`), a CTE of the query, or a view that
-Python registers, whose columns are not known.
+Pure: SQL and Python source text in, problems out. A name is looked up in its source: a table of
+`schemas/tables`, its rows under another name (`audited_events`), a CTE of the query, or a view that Python
+registers, whose columns are not known.
 """
 
 import ast
@@ -66,7 +66,9 @@ def output(sql: str, tables: Mapping[str, Columns]) -> Columns:
     last: Columns = None
     for scope in traverse_scope(sqlglot.parse_one(sql, dialect="spark")):
         sources = {
-            alias: outputs.get(id(one.expression)) if isinstance(one, Scope) else known_columns(one.name, tables)
+            alias: outputs.get(id(one.expression))
+            if isinstance(one, Scope)
+            else known_columns(one.name, tables)
             for alias, one in scope.sources.items()
         }
         last = outputs[id(scope.expression)] = _output(scope, sources)
@@ -125,14 +127,20 @@ def queries_of(source: str) -> Iterator[tuple[int, str]]:
     """
     tree = ast.parse(source)
     inner = {
-        id(part) for node in ast.walk(tree) if isinstance(node, ast.JoinedStr) for part in ast.walk(node) if part is not node
+        id(part)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.JoinedStr)
+        for part in ast.walk(node)
+        if part is not node
     }
     documents = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
     for node in ast.walk(tree):
         if id(node) in inner or id(node) in documents:
             continue
         if isinstance(node, ast.JoinedStr):
-            text = "".join(str(part.value) if isinstance(part, ast.Constant) else f" {HOLE} " for part in node.values)
+            text = "".join(
+                str(part.value) if isinstance(part, ast.Constant) else f" {HOLE} " for part in node.values
+            )
             # a name with an inserted part is one name
             text = re.sub(rf"(?<=\w) ({HOLE})", r"\1", text)
         elif isinstance(node, ast.Constant) and isinstance(node.value, str):
@@ -143,7 +151,9 @@ def queries_of(source: str) -> Iterator[tuple[int, str]]:
             yield node.lineno, re.sub(r"\{\w+\}", HOLE, text)
 
 
-def problems_of_modules(modules: Mapping[str, str], tables: Mapping[str, Columns]) -> tuple[list[str], Sequence[str]]:
+def problems_of_modules(
+    modules: Mapping[str, str], tables: Mapping[str, Columns]
+) -> tuple[list[str], Sequence[str]]:
     """Return (problems of the queries in modules, places of texts that are no whole query).
 
     modules: path -> text.

@@ -1,11 +1,12 @@
 """Load the rules of Kafka's log statements (`events/*.toml`), and log idents. No Spark.
 
-A rule file belongs to one component of Kafka and is named after it. Keys of a file: `loggers`, which may log the statements, then one
-table per rule:
+A rule file belongs to one component of Kafka and is named after it. Keys of a file: `loggers`, which may log
+the statements, then one table per rule:
 
 starts    literal prefix (or several) of the statement: the dispatch key
 contains  a further literal, if rules share a prefix
-drifts    false: other statements have the same beginning, so a statement that the pattern does not match is no drift
+drifts    false: other statements have the same beginning, so a statement that the pattern does not match is
+          no drift
 pattern   regex of the whole statement; named groups are columns of `schemas/vocabulary.toml`
 says      happened (the state is now this) | requested (an intent, a message sent) | failed (nothing changed)
           | is (a report of the present state)
@@ -32,13 +33,26 @@ from parsers.patterns import GROUP, DefinitionError, expand, group_names
 
 PACKAGE = files(__name__.split(".")[0])
 SAYS = ("happened", "requested", "failed", "is")
-RULE_KEYS = {"starts", "contains", "drifts", "pattern", "says", "means", "means_by", "keeps", "implies", "each", "sample"}
+RULE_KEYS = {
+    "starts",
+    "contains",
+    "drifts",
+    "pattern",
+    "says",
+    "means",
+    "means_by",
+    "keeps",
+    "implies",
+    "each",
+    "sample",
+}
 # group with the text of a list for `each`; it is no column
 ITEMS = "items"
 STATE_CHANGE = "state.change.logger"
 # `%c{2}`, `%c{1.}`, Spring Boot: change.logger, s.c.logger
 CUT_STATE_CHANGE = re.compile(r"(?:.*\.)?c\w*\.logger")
-# `%c{1}` prints `logger` for kafka.authorizer.logger and kafka.request.logger, too; those name no controller and no broker
+# `%c{1}` prints `logger` for kafka.authorizer.logger and kafka.request.logger, too; those name no controller
+# and no broker
 STATE_CHANGE_IDENT = re.compile(r"\[?(?:Controller|Broker) [^\n]*")
 
 
@@ -107,11 +121,15 @@ class RuleSet:
     def own_marks(self) -> str:
         """Return a regex that recognises a damaged line of Kafka by its logger or log ident.
 
-        Other programs may write to the same file (`docker compose logs`); a damaged line of Kafka must not count as theirs.
+        Other programs may write to the same file (`docker compose logs`); a damaged line of Kafka must not
+        count as theirs.
         """
         heads, idents = (
             "|".join(dict.fromkeys(GROUP.sub("(?:", pattern) for pattern in patterns))
-            for patterns in ((layout.head for layout in self.layouts), (ident.pattern for ident in self.log_idents))
+            for patterns in (
+                (layout.head for layout in self.layouts),
+                (ident.pattern for ident in self.log_idents),
+            )
         )
         return rf"\A(?:{heads})(?:Kafka|{idents})|{GROUP.sub('(?:', KAFKAS_LOGGER)}"
 
@@ -128,7 +146,9 @@ class RuleSet:
 
     def full_name(self, logger: str, log_ident: str) -> str:
         """Return an abbreviated logger in full if rules cover its class; else as printed."""
-        if CUT_STATE_CHANGE.fullmatch(logger) or (logger == "logger" and STATE_CHANGE_IDENT.fullmatch(log_ident)):
+        if CUT_STATE_CHANGE.fullmatch(logger) or (
+            logger == "logger" and STATE_CHANGE_IDENT.fullmatch(log_ident)
+        ):
             return STATE_CHANGE
         return self._full_names.get(logger_key(logger), logger)
 
@@ -193,13 +213,17 @@ def _toml(file: str, text: str) -> dict[str, Any]:
 
 
 def _dispatch_order(rule: Rule) -> tuple[bool, bool, int, str]:
-    """Return the sort key of a rule: more specific dispatch keys are first, rules without a beginning are last."""
+    """Return the sort key of a rule: more specific dispatch keys are first, rules without a beginning are
+    last.
+    """
     return ("" in rule.starts, rule.contains is None, -min(len(s) for s in rule.starts), rule.name)
 
 
 def _texts(folder: Traversable) -> dict[str, str]:
     """Return name -> text of the data files in a folder."""
-    return {entry.name: entry.read_text("utf-8") for entry in folder.iterdir() if entry.name.endswith(".toml")}
+    return {
+        entry.name: entry.read_text("utf-8") for entry in folder.iterdir() if entry.name.endswith(".toml")
+    }
 
 
 @cache
@@ -211,26 +235,33 @@ def _built_in_fragments() -> Mapping[str, str]:
 def _built_in_rules() -> tuple[Rule, ...]:
     """Return the built-in rules, which are loaded once per process."""
     texts = _texts(PACKAGE.joinpath("events"))
-    return tuple(rule for file in sorted(texts) for rule in _rules_of(file, texts[file], _built_in_fragments()))
+    return tuple(
+        rule for file in sorted(texts) for rule in _rules_of(file, texts[file], _built_in_fragments())
+    )
 
 
 def load(site: Path | None = None) -> RuleSet:
     """Return the built-in rules and those of a site's folder of rule files. Raises DefinitionError.
 
-    The folder may have a `fragments.toml`, and a `layouts.toml` whose layouts are tried before the built-in ones.
+    The folder may have a `fragments.toml`, and a `layouts.toml` whose layouts are tried before the built-in
+    ones.
     """
     texts = _texts(site) if site else {}
     fragments = {**_built_in_fragments(), **_toml("fragments.toml", texts.pop("fragments.toml", ""))}
     texts.pop("layouts.toml", None)
     rules = [rule for file in sorted(texts) for rule in _rules_of(file, texts[file], fragments)]
     if meant := next((rule for rule in rules if rule.means or rule.means_by), None):
-        raise DefinitionError(f"{meant.file} [{meant.name}]: timelines read built-in rules only; remove `means`")
+        raise DefinitionError(
+            f"{meant.file} [{meant.name}]: timelines read built-in rules only; remove `means`"
+        )
     idents = _toml("log_idents.toml", PACKAGE.joinpath("log_idents.toml").read_text("utf-8")).items()
     known = shapes(site)
     return RuleSet(
         tuple(sorted((*_built_in_rules(), *rules), key=_dispatch_order)),
         tuple(
-            LogIdentPattern(name, expand(e["pattern"], fragments), e.get("of") == "controller", tuple(e["sample"]))
+            LogIdentPattern(
+                name, expand(e["pattern"], fragments), e.get("of") == "controller", tuple(e["sample"])
+            )
             for name, e in idents
         ),
         known.layouts,

@@ -21,7 +21,8 @@ SPARK_TYPES = {
     "int_list": "ARRAY<INT>",
 }
 
-# version of all tables together -> digest of their columns; a changed column is a new version, and lint prints its line
+# version of all tables together -> digest of their columns; a changed column is a new version, and lint
+# prints its line
 TABLES_DIGESTS = {
     2: "d65540235d31e0fe",
 }
@@ -59,10 +60,13 @@ class Statement:
     def part(self, name: str) -> str:
         """Return a query for the rows of a CTE. Raises ValueError where there is none of that name.
 
-        A line `WITH name AS (` or `), name AS (` begins a CTE, and the next line that begins with `)` ends it.
+        A line `WITH name AS (` or `), name AS (` begins a CTE, and the next line that begins with `)` ends
+        it.
         """
         lines = self.sql.splitlines()
-        begin = next((n for n, line in enumerate(lines) if re.match(rf"(WITH|\),) {name} AS \($", line)), None)
+        begin = next(
+            (n for n, line in enumerate(lines) if re.match(rf"(WITH|\),) {name} AS \($", line)), None
+        )
         if begin is None:
             raise ValueError(f"no part of the query is called {name}")
         end = next(n for n in range(begin + 1, len(lines)) if lines[n].startswith(")"))
@@ -73,8 +77,8 @@ class Statement:
 class Coverage:
     """Logs that a conclusion from absence may need (`coverage.toml`).
 
-    condition: over a finding r and its row h of `nodes_heard`; null: enforced elsewhere. lacking: template of a sentence for findings without
-    the logs.
+    condition: over a finding r and its row h of `nodes_heard`; null: enforced elsewhere. lacking: template of
+    a sentence for findings without the logs.
     """
 
     about: str
@@ -112,7 +116,9 @@ def needed(text: str) -> Needs:
         raise ValueError("name a kind of coverage; `one or another`, and `, else` a severity may follow")
     kinds = tuple(found["kinds"].split(" or "))
     if unknown := set(kinds) - coverage().keys():
-        raise ValueError(f"no kind of coverage is called {', '.join(sorted(unknown))}; there are {', '.join(coverage())}")
+        raise ValueError(
+            f"no kind of coverage is called {', '.join(sorted(unknown))}; there are {', '.join(coverage())}"
+        )
     if found["otherwise"] not in (None, *SEVERITIES):
         raise ValueError(f"severity {found['otherwise']} is none of {', '.join(reversed(SEVERITIES))}")
     if any(coverage()[kind].condition is None for kind in kinds) and (len(kinds) > 1 or found["otherwise"]):
@@ -163,7 +169,9 @@ def thresholds() -> dict[str, Limit]:
     """Return threshold -> its definition; see thresholds.toml."""
     return {
         name: Limit(**entry)
-        for name, entry in tomllib.loads(files(__name__).joinpath("thresholds.toml").read_text("utf-8")).items()
+        for name, entry in tomllib.loads(
+            files(__name__).joinpath("thresholds.toml").read_text("utf-8")
+        ).items()
     }
 
 
@@ -180,7 +188,9 @@ def harms() -> dict[str, str]:
 @cache
 def columns(table: str) -> dict[str, str]:
     """Return column name -> SQL type of a table, in order."""
-    words = "\n".join(f"  {name} {SPARK_TYPES[word['type']]} COMMENT ''," for name, word in vocabulary().items())
+    words = "\n".join(
+        f"  {name} {SPARK_TYPES[word['type']]} COMMENT ''," for name, word in vocabulary().items()
+    )
     body = _table(table).sql.replace("{vocabulary},", words)
     found = re.findall(r"^  (\w+) ([A-Z]+(?:<.*>)?)(?: NOT NULL)?(?: COMMENT .*)?$", body, re.MULTILINE)
     return {name: kind.strip() for name, kind in found}
@@ -188,7 +198,10 @@ def columns(table: str) -> dict[str, str]:
 
 def tables_digest() -> str:
     """Return the digest of the columns and partitionings of all tables."""
-    tables = {one.name: [list(columns(one.name).items()), partition_columns(one.name)] for one in statements("tables")}
+    tables = {
+        one.name: [list(columns(one.name).items()), partition_columns(one.name)]
+        for one in statements("tables")
+    }
     return hashlib.sha256(json.dumps(tables).encode()).hexdigest()[:16]
 
 
@@ -218,10 +231,15 @@ def properties(table: str) -> dict[str, str]:
 
 
 def constraints(table: str) -> dict[str, str]:
-    """Name -> condition of Delta's CHECK constraints: the values that a column may have. Blanks are as Delta's SQL stores them."""
+    """Name -> condition of Delta's CHECK constraints: the values that a column may have.
+
+    Blanks are as Delta's SQL stores them.
+    """
     values = contracts()[table].values if table in contracts() else {}
     listed = {column: " , ".join(f"'{one}'" for one in allowed) for column, allowed in values.items()}
-    return {f"{column}_values": f"{column} IS NULL OR {column} IN ( {some} )" for column, some in listed.items()}
+    return {
+        f"{column}_values": f"{column} IS NULL OR {column} IN ( {some} )" for column, some in listed.items()
+    }
 
 
 def comment(table: str) -> str:
@@ -267,16 +285,23 @@ def _machine_files() -> dict[str, dict[str, list]]:
 
 
 def version_number(version: str) -> int:
-    """Return a version as a number that can be compared: 2003000 for `2.3.0` and `2.3`; 0 where there is none."""
+    """Return a version as a number that can be compared: 2003000 for `2.3.0` and `2.3`; 0 where there is
+    none.
+    """
     found = re.match(r"(\d+)\.(\d+)(?:\.(\d+))?", version)
-    return sum(int(part or 0) * scale for part, scale in zip(found.groups(), (10**6, 10**3, 1), strict=True)) if found else 0
+    return (
+        sum(int(part or 0) * scale for part, scale in zip(found.groups(), (10**6, 10**3, 1), strict=True))
+        if found
+        else 0
+    )
 
 
 @dataclass(frozen=True)
 class TableRule:
     """One rule over the rows of a table: its words, and a query in Spark's SQL for violating rows.
 
-    violations: reads {batch}, the validated rows, and all rows of {any_table}; it returns the columns of `Contract.shown`.
+    violations: reads {batch}, the validated rows, and all rows of {any_table}; it returns the columns of
+    `Contract.shown`.
     shows: further columns that name the violating row.
     """
 
@@ -383,4 +408,6 @@ def cause_rules() -> tuple[CauseRule, ...]:
     Raises TypeError for an unknown key and KeyError for a missing one.
     """
     content = tomllib.loads(files(__name__).joinpath("causes.toml").read_text("utf-8"))
-    return tuple(CauseRule(**one | {"effects": tuple(one["effects"])}, **content["limits"]) for one in content["cause"])
+    return tuple(
+        CauseRule(**one | {"effects": tuple(one["effects"])}, **content["limits"]) for one in content["cause"]
+    )

@@ -6,7 +6,8 @@ from schemas.durations import two_units
 
 
 def moment(at: datetime, after: datetime | None = None) -> str:
-    """Return a moment to the second, in UTC: `2026-11-20 10:09:12 UTC`, or `10:09:12 UTC` on the day of `after`.
+    """Return a moment to the second, in UTC: `2026-11-20 10:09:12 UTC`, or `10:09:12 UTC` on the day of
+    `after`.
 
     A moment without a zone is in UTC.
     """
@@ -17,7 +18,9 @@ def moment(at: datetime, after: datetime | None = None) -> str:
 
 
 def to_milliseconds(at: datetime) -> str:
-    """Return `2026-11-20 10:09:12.175`, in UTC: for cells of tables and JSON, whose head or format names the zone."""
+    """Return `2026-11-20 10:09:12.175`, in UTC: for cells of tables and JSON, whose head or format names the
+    zone.
+    """
     return _in_utc(at).replace(tzinfo=None).isoformat(" ", "milliseconds")
 
 
@@ -35,5 +38,7 @@ def span(first: datetime, last: datetime | None) -> str:
     begin, end = moment(first), moment(last or first)
     if begin == end:
         return f"at {begin}"
-    seconds = (_in_utc(last or first).replace(tzinfo=None) - _in_utc(first).replace(tzinfo=None)).total_seconds()
+    seconds = (
+        _in_utc(last or first).replace(tzinfo=None) - _in_utc(first).replace(tzinfo=None)
+    ).total_seconds()
     return f"{begin} to {moment(last or first, first)} ({two_units(seconds)})"

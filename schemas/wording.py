@@ -1,7 +1,8 @@
 """Render the texts of findings from templates beside the queries of checks.
 
-`schemas/checks/<id>.md` has the name of the check, why it matters, and three templates: title, detail, advice. Templates are Jinja in a
-sandbox without globals and tests, and with only FILTERS. A value from a log is never compiled.
+`schemas/checks/<id>.md` has the name of the check, why it matters, and three templates: title, detail,
+advice. Templates are Jinja in a sandbox without globals and tests, and with only FILTERS. A value from a log
+is never compiled.
 """
 
 import re
@@ -20,7 +21,8 @@ from jinja2.sandbox import ImmutableSandboxedEnvironment
 from schemas.durations import two_units
 from schemas.moments import moment
 
-# names that a template may use besides the facts of its check: columns of the finding, the cluster's mode and version
+# names that a template may use besides the facts of its check: columns of the finding, the cluster's mode and
+# version
 COLUMNS = ("cluster", "topic", "partition", "replica", "node", "severity", "first_seen", "last_seen", "ended")
 MODE = ("is_kraft", "kafka_version")
 TEMPLATES = ("title", "detail", "advice")
@@ -45,14 +47,20 @@ class Wording:
 
 
 def parsed(check: str, text: str) -> Wording:
-    """Return the wording in the text of a file: `# Name`, then `## Why`, `## Title`, `## Detail`, `## Advice`. Raises ValueError."""
+    """Return the wording in the text of a file: `# Name`, then `## Why`, `## Title`, `## Detail`, `##
+    Advice`. Raises ValueError.
+    """
     head, *parts = re.split(r"^## (.*)$", text, flags=re.MULTILINE)
     name = re.fullmatch(r"\s*# (.+)\s*", head)
     if name is None:
         raise ValueError("the first line is `# Name`, the next one begins a section")
-    sections = {title.strip().lower(): body.strip() for title, body in zip(parts[::2], parts[1::2], strict=True)}
+    sections = {
+        title.strip().lower(): body.strip() for title, body in zip(parts[::2], parts[1::2], strict=True)
+    }
     if sorted(sections) != sorted(SECTIONS) or not all(sections.values()):
-        raise ValueError(f"the sections are {', '.join(f'## {one.capitalize()}' for one in SECTIONS)}, each with text")
+        raise ValueError(
+            f"the sections are {', '.join(f'## {one.capitalize()}' for one in SECTIONS)}, each with text"
+        )
     return Wording(check, name[1].strip(), **sections)
 
 
@@ -120,7 +128,11 @@ def _duration(seconds: float | None) -> str:
 
 def _duration_to(since: Any, until: Any) -> str:
     """Format the time between two moments in words."""
-    return NOT_KNOWN if since is None or until is None else _duration((_moment(until) - _moment(since)).total_seconds())
+    return (
+        NOT_KNOWN
+        if since is None or until is None
+        else _duration((_moment(until) - _moment(since)).total_seconds())
+    )
 
 
 def _quoted(text: str | None, most: int = 200) -> str:
@@ -159,9 +171,15 @@ FILTERS: dict[str, Callable[..., str]] = {
 
 @cache
 def fragments() -> dict[str, str]:
-    """Return name -> text of the parts that templates share: `schemas/fragments/<name>.md`, for `{% include "<name>" %}`."""
+    """Return name -> text of the parts that templates share: `schemas/fragments/<name>.md`, for `{% include
+    "<name>" %}`.
+    """
     found = files(__package__).joinpath("fragments").iterdir()
-    return {one.name.removesuffix(".md"): one.read_text("utf-8").strip() for one in found if one.name.endswith(".md")}
+    return {
+        one.name.removesuffix(".md"): one.read_text("utf-8").strip()
+        for one in found
+        if one.name.endswith(".md")
+    }
 
 
 @cache
@@ -216,14 +234,20 @@ def problem(template: str, known: Iterable[str]) -> tuple[str | None, set[str]]:
     # Jinja looks up a filter inside of a condition only when it renders
     if missing := sorted({one.name for one in tree.find_all(nodes.Filter)} - FILTERS.keys()):
         return f"no filter is called {', '.join(missing)}; there are {', '.join(sorted(FILTERS))}", used
-    if any(True for _ in tree.find_all((nodes.Call, nodes.Import, nodes.FromImport, nodes.Extends, nodes.Macro))):
+    if any(
+        True for _ in tree.find_all((nodes.Call, nodes.Import, nodes.FromImport, nodes.Extends, nodes.Macro))
+    ):
         return "a template calls nothing and imports nothing", used
     return None, used
 
 
 def plain(template: str) -> str:
     """Return the words of a template: without blocks, each value as `N`."""
-    return " ".join(re.sub(r"\{\{.*?\}\}", "N", re.sub(r"\{%.*?%\}", " ", template, flags=re.DOTALL), flags=re.DOTALL).split())
+    return " ".join(
+        re.sub(
+            r"\{\{.*?\}\}", "N", re.sub(r"\{%.*?%\}", " ", template, flags=re.DOTALL), flags=re.DOTALL
+        ).split()
+    )
 
 
 # -- commands of Kafka ---------------------------------------------------------------------------------------
@@ -246,11 +270,15 @@ def known_commands() -> dict[str, Command]:
     """Return name in templates -> command; see commands.toml."""
 
     def forms(entry: Any) -> tuple[tuple[str, str], ...]:
-        return (("0", entry),) if isinstance(entry, str) else tuple((one["since"], one["run"]) for one in entry)
+        return (
+            (("0", entry),) if isinstance(entry, str) else tuple((one["since"], one["run"]) for one in entry)
+        )
 
     text = files(__package__).joinpath("commands.toml").read_text("utf-8")
     return {
-        name: Command(entry["about"], *(forms(entry.get(mode, entry.get("both"))) for mode in ("kraft", "zookeeper")))
+        name: Command(
+            entry["about"], *(forms(entry.get(mode, entry.get("both"))) for mode in ("kraft", "zookeeper"))
+        )
         for name, entry in tomllib.loads(text).items()
     }
 
@@ -266,7 +294,9 @@ def commands(is_kraft: bool, version: tuple[int, ...] | None) -> dict[str, str]:
         if version is None and len(forms) > 1:
             (_, older), (since, newest) = forms[-2:]
             return f"`{newest}` (before Kafka {since}: `{older}`)"
-        fits = [run for since, run in forms if version is None or version >= tuple(map(int, since.split(".")))]
+        fits = [
+            run for since, run in forms if version is None or version >= tuple(map(int, since.split(".")))
+        ]
         return f"`{fits[-1]}`"
 
     return {name: chosen(one) for name, one in known_commands().items()}

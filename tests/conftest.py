@@ -41,8 +41,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark each test that uses the fixtures `spark` or `shared`, so that `-m 'not spark'` starts no JVM. Sort files with few tests first."""
-    without_shared = pytest.mark.skip(reason=f"needs the recordings in {SHARED}, which are not part of this repository")
+    """Mark each test that uses the fixtures `spark` or `shared`, so that `-m 'not spark'` starts no JVM.
+
+    Sort files with few tests first.
+    """
+    without_shared = pytest.mark.skip(
+        reason=f"needs the recordings in {SHARED}, which are not part of this repository"
+    )
     for item in items:
         asked_for = getattr(item, "fixturenames", ())
         if "spark" in asked_for:
@@ -81,13 +86,17 @@ def _engine_of_auto(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPa
 
 
 class SqlSuites:
-    """Replaces `expectations.Suites` by the SQL of the same rules; `test_contracts` proves that both find the same."""
+    """Replaces `expectations.Suites` by the SQL of the same rules; `test_contracts` proves that both find the
+    same.
+    """
 
     def __init__(self, docs: Path | None = None, kinds: Iterable[str] = ()) -> None:
         assert docs is None
         self.count, self._kinds = 0, tuple(kinds)
 
-    def of_frames(self, spark: SparkSession, written: Mapping[str, Any], whole: Mapping[str, Any]) -> list[Any]:
+    def of_frames(
+        self, spark: SparkSession, written: Mapping[str, Any], whole: Mapping[str, Any]
+    ) -> list[Any]:
         """Return the violations in frames of Spark."""
         from jobs.checking import contracts
         from jobs.engine.database import Database
@@ -96,7 +105,9 @@ class SqlSuites:
             return frame.toArrow() if hasattr(frame, "toArrow") else frame
 
         given = {table: in_arrow(rows) for table, rows in written.items()}
-        return self.of_rows(Database(), given, {table: in_arrow(whole[table]) for table in contracts.reads(written)})
+        return self.of_rows(
+            Database(), given, {table: in_arrow(whole[table]) for table in contracts.reads(written)}
+        )
 
     def of_rows(self, queries: Any, written: Mapping[str, Any], whole: Mapping[str, Any]) -> list[Any]:
         """Return the violations in other rows."""
@@ -113,7 +124,9 @@ class SqlSuites:
 
 @pytest.fixture(autouse=True)
 def _contracts_by_sql(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Validate in-process audits on Spark by SQL, because Great Expectations takes 3 s of each; except with the mark `great_expectations`."""
+    """Validate in-process audits on Spark by SQL, because Great Expectations takes 3 s of each; except with
+    the mark `great_expectations`.
+    """
     if request.node.get_closest_marker("great_expectations"):
         return
     from jobs.checking import expectations
@@ -140,7 +153,9 @@ def shared() -> Path:
 
 @pytest.fixture
 def expect(request: pytest.FixtureRequest) -> Expectation:
-    """Return a function that compares rows with an expected file of JSON Lines; with `--rewrite` it writes the file."""
+    """Return a function that compares rows with an expected file of JSON Lines; with `--rewrite` it writes
+    the file.
+    """
 
     def compare(path: Path, rows: Iterable[Mapping[str, Any]]) -> None:
         lines = [json.dumps(row, ensure_ascii=False, default=str) for row in rows]

@@ -37,7 +37,9 @@ def grouped(lines: Sequence[str]) -> list[str]:
 
 def prefixed(prefix: Callable[[int, str, str], str]) -> Wrap:
     """Return an envelope whose prefix of each line is a function of number, day and time."""
-    return lambda lines: [prefix(n, *at) + line for n, (line, at) in enumerate(zip(lines, times(lines), strict=True), 1)]
+    return lambda lines: [
+        prefix(n, *at) + line for n, (line, at) in enumerate(zip(lines, times(lines), strict=True), 1)
+    ]
 
 
 def objects(make: Callable[[int, str, str, str], object], by_record: bool = False) -> Wrap:
@@ -45,12 +47,20 @@ def objects(make: Callable[[int, str, str, str], object], by_record: bool = Fals
 
     def wrap(lines: Sequence[str]) -> list[str]:
         texts = grouped(lines) if by_record else list(lines)
-        return [json.dumps(make(n, *at, text)) for n, (text, at) in enumerate(zip(texts, times(texts), strict=True), 1)]
+        return [
+            json.dumps(make(n, *at, text))
+            for n, (text, at) in enumerate(zip(texts, times(texts), strict=True), 1)
+        ]
 
     return wrap
 
 
-def table(delimiter: str, header: Sequence[str], make: Callable[[str, str, str], Sequence[str]], by_record: bool = True) -> Wrap:
+def table(
+    delimiter: str,
+    header: Sequence[str],
+    make: Callable[[str, str, str], Sequence[str]],
+    by_record: bool = True,
+) -> Wrap:
     """Return an envelope of CSV rows; a field may have several lines."""
 
     def wrap(lines: Sequence[str]) -> list[str]:

@@ -44,12 +44,16 @@ def stamped(record: str, at: datetime) -> str:
 
 def _each(change: Callable[[str, str], Iterable[str]]) -> Fault:
     """Return the fault that replaces every record by those that `change` returns for (node, record)."""
-    return lambda logs: {key: [new for record in records for new in change(key[0], record)] for key, records in logs.items()}
+    return lambda logs: {
+        key: [new for record in records for new in change(key[0], record)] for key, records in logs.items()
+    }
 
 
 def without(pattern: str, node: str = "") -> Fault:
     """Records that match the pattern are missing, in one node's files or in all."""
-    return _each(lambda where, record: [] if (not node or where == node) and re.search(pattern, record) else [record])
+    return _each(
+        lambda where, record: [] if (not node or where == node) and re.search(pattern, record) else [record]
+    )
 
 
 def altered(pattern: str, old: str, new: str, node: str = "") -> Fault:
@@ -58,9 +62,15 @@ def altered(pattern: str, old: str, new: str, node: str = "") -> Fault:
 
 
 def doubled(milliseconds: int = 0) -> Fault:
-    """Every record is there twice, as from two appenders of one file; the second is later by some milliseconds."""
+    """Every record is there twice, as from two appenders of one file; the second is later by some
+    milliseconds.
+    """
     later = timedelta(milliseconds=milliseconds)
-    return _each(lambda _, record: [record, stamped(record, moment(record) + later)] if record.startswith("[2") else [record])
+    return _each(
+        lambda _, record: (
+            [record, stamped(record, moment(record) + later)] if record.startswith("[2") else [record]
+        )
+    )
 
 
 def shifted(node: str, seconds: float) -> Fault:
@@ -75,7 +85,9 @@ def without_node(node: str) -> Fault:
 
 def between(begin: str, end: str, node: str = "") -> Fault:
     """The records between two times of day (HH:MM:SS) are missing."""
-    return _each(lambda where, record: [] if (not node or where == node) and begin <= record[12:20] < end else [record])
+    return _each(
+        lambda where, record: [] if (not node or where == node) and begin <= record[12:20] < end else [record]
+    )
 
 
 def later(begin: str, seconds: float) -> Fault:
@@ -136,7 +148,10 @@ def faulty(logs: Logs, faults: Iterable[Fault]) -> Logs:
 
 @dataclass(frozen=True)
 class Case:
-    """A recording with faults. detects: checks that must report it. may: further checks whose report is right."""
+    """A recording with faults.
+
+    detects: checks that must report it. may: further checks whose report is right.
+    """
 
     name: str
     recording: str
@@ -168,7 +183,9 @@ def isr_updated(at: str, isr: str, epoch: int) -> Fault:
     """The controller of RESTART logs an ISR of invoices-1."""
     state = f"LeaderAndIsr(leader=3, leaderEpoch=1, isr=List({isr}), leaderRecoveryState=RECOVERED, partitionEpoch={epoch})"
     return added(
-        "broker-1", "controller.log", f"{at} DEBUG [Controller id=1] ISR for partition invoices-1 updated to {state} {CONTROLLER}"
+        "broker-1",
+        "controller.log",
+        f"{at} DEBUG [Controller id=1] ISR for partition invoices-1 updated to {state} {CONTROLLER}",
     )
 
 

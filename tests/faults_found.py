@@ -1,6 +1,8 @@
-"""Audit faults and judge the checks: faults inserted into logs (`faults.FAULTS`), and of real clusters (`recorder/scenarios` with a [fault]).
+"""Audit faults and judge the checks: faults inserted into logs (`faults.FAULTS`), and of real clusters
+(`recorder/scenarios` with a [fault]).
 
-`python -m tests.faults_found --write` audits all of them in one run and rewrites the tables of docs/reference/faults.md.
+`python -m tests.faults_found --write` audits all of them in one run and rewrites the tables of
+docs/reference/faults.md.
 """
 
 from __future__ import annotations
@@ -56,7 +58,10 @@ def recorded() -> list[RecordedFault]:
         fault = tomllib.loads(path.read_text("utf-8")).get("fault")
         if fault is None or not (RECORDED_LOGS / f"{path.stem}.tar.xz").is_file():
             continue
-        steps = [json.loads(line) for line in (RECORDED_LOGS / f"{path.stem}.jsonl").read_text("utf-8").splitlines()]
+        steps = [
+            json.loads(line)
+            for line in (RECORDED_LOGS / f"{path.stem}.jsonl").read_text("utf-8").splitlines()
+        ]
         (at,) = (datetime.fromisoformat(step["ts"]) for step in steps if step["action"] == "fault")
         checks = (frozenset(fault[key]) for key in ("detects", "may"))
         found.append(RecordedFault(path.stem, fault["name"], fault["kafka"], at, *checks))
@@ -78,17 +83,32 @@ def findings(
     logs, cases = {}, list(cases)
     unchanged = sorted({case.recording for case in cases})
     for number, (name, recording, faults) in enumerate(
-        [*((case.name, case.recording, case.faults) for case in cases), *((name, name, ()) for name in unchanged)]
+        [
+            *((case.name, case.recording, case.faults) for case in cases),
+            *((name, name, ()) for name in unchanged),
+        ]
     ):
         write(faulty(read(SAMPLES / recording), faults), folder / str(number))
         logs[name] = str(number)
     logs |= {fault.name: str(fault.logs) for fault in faults_recorded}
-    blocks = [f"[[cluster]]\nname = {json.dumps(name)}\nlogs = [{json.dumps(path)}]\n" for name, path in logs.items()]
+    blocks = [
+        f"[[cluster]]\nname = {json.dumps(name)}\nlogs = [{json.dumps(path)}]\n"
+        for name, path in logs.items()
+    ]
     (folder / "audit.toml").write_text("\n".join(blocks), "utf-8")
     out = io.StringIO()
     with contextlib.redirect_stdout(out):
         code = kafka_audit(
-            ["audit", "--config", str(folder / "audit.toml"), "--tables", str(folder / "tables"), "--engine", "local", "--json"]
+            [
+                "audit",
+                "--config",
+                str(folder / "audit.toml"),
+                "--tables",
+                str(folder / "tables"),
+                "--engine",
+                "local",
+                "--json",
+            ]
         )
     assert code in (errors.CLEAN, errors.FINDINGS)
     found: dict[str, list[dict[str, Any]]] = {name: [] for name in logs}
@@ -100,7 +120,10 @@ def findings(
 
 @dataclass(frozen=True)
 class Judged:
-    """Names of checks that did, did not, and should not have reported a fault. consequences: checks that report its consequences."""
+    """Names of checks that did, did not, and should not have reported a fault.
+
+    consequences: checks that report its consequences.
+    """
 
     detected: list[str]
     missed: list[str]
@@ -113,15 +136,25 @@ def checks_of(found: Iterable[Mapping[str, Any]]) -> set[str]:
     return {finding["check_id"] for finding in found}
 
 
-def judge(fault: Case | RecordedFault, found: set[str], usual: frozenset[str] | set[str] = frozenset()) -> Judged:
+def judge(
+    fault: Case | RecordedFault, found: set[str], usual: frozenset[str] | set[str] = frozenset()
+) -> Judged:
     """Return how a fault was noticed. usual: checks that report the same recording without the fault."""
     new = found - usual
-    sets = (fault.detects & found, fault.detects - found, new & fault.may - fault.detects, new - fault.detects - fault.may)
+    sets = (
+        fault.detects & found,
+        fault.detects - found,
+        new & fault.may - fault.detects,
+        new - fault.detects - fault.may,
+    )
     return Judged(*(sorted(names) for names in sets))
 
 
 def _row(*cells: object) -> str:
-    shown = (", ".join(f"`{name}`" for name in cell) or "-" if isinstance(cell, list) else str(cell) for cell in cells)
+    shown = (
+        ", ".join(f"`{name}`" for name in cell) or "-" if isinstance(cell, list) else str(cell)
+        for cell in cells
+    )
     return f"| {' | '.join(shown)} |"
 
 
@@ -131,7 +164,11 @@ def _head(*names: str) -> list[str]:
 
 def after(fault: RecordedFault, found: Iterable[Mapping[str, Any]]) -> str:
     """Return the time from the fault to the nearest begin of a finding of it; 0 if that is earlier."""
-    begins = (datetime.fromisoformat(one["first_seen"]).replace(tzinfo=UTC) for one in found if one["check_id"] in fault.detects)
+    begins = (
+        datetime.fromisoformat(one["first_seen"]).replace(tzinfo=UTC)
+        for one in found
+        if one["check_id"] in fault.detects
+    )
     delays = [(begin - fault.at).total_seconds() for begin in begins]
     return two_units(max(min(delays, key=abs), 0)) if delays else "-"
 
@@ -142,19 +179,34 @@ def tables(found: Mapping[str, list[dict[str, Any]]]) -> dict[str, str]:
     for fault in RECORDED:
         one = judge(fault, checks_of(found[fault.name]))
         wait = after(fault, found[fault.name])
-        real.append(_row(fault.name, fault.kafka, one.detected, wait, one.missed, one.consequences, one.false))
+        real.append(
+            _row(fault.name, fault.kafka, one.detected, wait, one.missed, one.consequences, one.false)
+        )
     inserted = _head("fault", "detected by", "missed by", "false alarms")
-    judged = {case.name: judge(case, checks_of(found[case.name]), checks_of(found[case.recording])) for case in FAULTS}
+    judged = {
+        case.name: judge(case, checks_of(found[case.name]), checks_of(found[case.recording]))
+        for case in FAULTS
+    }
     inserted += [_row(name, one.detected, one.missed, one.false) for name, one in judged.items()]
     everything = [*judged.values(), *(judge(fault, checks_of(found[fault.name])) for fault in RECORDED)]
-    counts = [Counter(name for one in everything for name in getattr(one, kind)) for kind in ("detected", "missed", "false")]
+    counts = [
+        Counter(name for one in everything for name in getattr(one, kind))
+        for kind in ("detected", "missed", "false")
+    ]
     by_check = _head("check", "faults detected", "missed", "false alarms")
-    by_check += [_row(f"`{check}`", *(count[check] for count in counts)) for check in sorted(set().union(*counts))]
+    by_check += [
+        _row(f"`{check}`", *(count[check] for count in counts)) for check in sorted(set().union(*counts))
+    ]
     unchanged = _head("recording without a fault", "above info")
     unchanged += [_row(name, sorted(checks_of(found[name]))) for name in UNCHANGED]
     return {
         name: "\n".join(rows)
-        for name, rows in (("recorded", real), ("made", inserted), ("checks", by_check), ("unchanged", unchanged))
+        for name, rows in (
+            ("recorded", real),
+            ("made", inserted),
+            ("checks", by_check),
+            ("unchanged", unchanged),
+        )
     }
 
 

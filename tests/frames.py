@@ -22,7 +22,9 @@ def literal(value: Any, kind: str) -> str:
         inner = kind.removeprefix("ARRAY<").removesuffix(">")
         return f"CAST(array({', '.join(literal(one, inner) for one in value)}) AS {kind})"
     if isinstance(value, Mapping):
-        fields = dict(field.strip().split(": ") for field in kind.removeprefix("STRUCT<").removesuffix(">").split(","))
+        fields = dict(
+            field.strip().split(": ") for field in kind.removeprefix("STRUCT<").removesuffix(">").split(",")
+        )
         members = [f"'{name}', {literal(value[name], type_)}" for name, type_ in fields.items()]
         return f"named_struct({', '.join(members)})"
     return f"CAST({value} AS {kind})"

@@ -1,7 +1,8 @@
 """The public incidents of `tests/incidents`, and the page that lists them.
 
-`tests/incidents/<number>_<slug>/` has the logs of an incident as the affected Kafka version prints them, with invented names, and
-`incident.toml`: its sources and the findings that are right. `python -m tests.incident_cases --write` writes docs/reference/incidents.md.
+`tests/incidents/<number>_<slug>/` has the logs of an incident as the affected Kafka version prints them, with
+invented names, and `incident.toml`: its sources and the findings that are right. `python -m
+tests.incident_cases --write` writes docs/reference/incidents.md.
 """
 
 from __future__ import annotations
@@ -52,8 +53,9 @@ class Line(NamedTuple):
 class Incident:
     """One `incident.toml`.
 
-    line: a part of the first log line that shows it. noticed: how long before people noticed, where a source says. expected: the findings of
-    severity warning or above, the main one first. pending: findings that no check raises yet. wrong: findings that should not be there.
+    line: a part of the first log line that shows it. noticed: how long before people noticed, where a source
+    says. expected: the findings of severity warning or above, the main one first. pending: findings that no
+    check raises yet. wrong: findings that should not be there.
     signal: of an incident that logs cannot show, what would. right_is: why no finding is right.
     """
 
@@ -77,7 +79,9 @@ class Incident:
     @property
     def is_found(self) -> bool:
         """Whether the audit reports what is right: all that is expected, or nothing where that is right."""
-        return not self.signal and not self.pending and not self.wrong and bool(self.expected or self.right_is)
+        return (
+            not self.signal and not self.pending and not self.wrong and bool(self.expected or self.right_is)
+        )
 
     def lines(self) -> Iterator[Line]:
         """Yield the header lines of its logs, oldest first."""
@@ -98,7 +102,10 @@ def incidents() -> list[Incident]:
     found = []
     for path in sorted(INCIDENTS.glob("*/incident.toml")):
         content = tomllib.loads(path.read_text("utf-8"))
-        listed = {name: tuple(Finding(**row) for row in content.pop(name, ())) for name in ("expected", "pending", "wrong")}
+        listed = {
+            name: tuple(Finding(**row) for row in content.pop(name, ()))
+            for name in ("expected", "pending", "wrong")
+        }
         found.append(Incident(path.parent, **content, **listed))
     return found
 
@@ -125,7 +132,9 @@ def _shown(incident: Incident) -> str:
 
 
 def table() -> str:
-    """Return how many incidents the audit finds, and the table incident, finding, first log line, time until people noticed."""
+    """Return how many incidents the audit finds, and the table incident, finding, first log line, time until
+    people noticed.
+    """
     all_of_them = incidents()
     found = [incident for incident in all_of_them if incident.is_found]
     wrong = [incident for incident in all_of_them if incident.wrong]
@@ -147,7 +156,12 @@ def table() -> str:
 
 def renewed(text: str) -> str:
     """Return the page with its generated part replaced."""
-    return re.sub(r"(<!-- incidents -->\n).*?(<!-- /incidents -->)", lambda m: f"{m[1]}{table()}\n{m[2]}", text, flags=re.DOTALL)
+    return re.sub(
+        r"(<!-- incidents -->\n).*?(<!-- /incidents -->)",
+        lambda m: f"{m[1]}{table()}\n{m[2]}",
+        text,
+        flags=re.DOTALL,
+    )
 
 
 if __name__ == "__main__":

@@ -110,7 +110,9 @@ def events_of_file(file: str, text: str, node: int | None) -> Iterator[Event]:
                 "level": found.level,
                 "logger": found.logger,
             }
-            yield Event(**{name: value for name, value in {**event, **of_record}.items() if name in EVENT_COLUMNS})
+            yield Event(
+                **{name: value for name, value in {**event, **of_record}.items() if name in EVENT_COLUMNS}
+            )
 
 
 def events_of_output(file: str, text: str, at: datetime | None = None) -> list[Event]:
@@ -140,7 +142,11 @@ def events_of(files: Mapping[str, str]) -> list[Event]:
 def _version() -> str:
     """Return a hash of the code and rules that the events depend on."""
     root = Path(__file__).parents[1]
-    sources = [*sorted((root / "parsers").rglob("*.py")), *sorted((root / "parsers").rglob("*.toml")), Path(__file__)]
+    sources = [
+        *sorted((root / "parsers").rglob("*.py")),
+        *sorted((root / "parsers").rglob("*.toml")),
+        Path(__file__),
+    ]
     return hashlib.sha256(b"".join(path.read_bytes() for path in sources)).hexdigest()[:16]
 
 
@@ -156,7 +162,8 @@ def recorded(folder: Path, pattern: str = LOGS) -> tuple[Event, ...]:
     cached = Path(tempfile.gettempdir()) / f"kafka-audit-events-{_version()}" / name
     if not cached.exists():
         files = {
-            str(path.relative_to(folder.parent)): path.read_text("utf-8", "replace") for path in sorted(folder.glob(pattern))
+            str(path.relative_to(folder.parent)): path.read_text("utf-8", "replace")
+            for path in sorted(folder.glob(pattern))
         }
         cached.parent.mkdir(parents=True, exist_ok=True)
         part = cached.with_suffix(".part")

@@ -1,4 +1,6 @@
-"""Logs in bug reports, chats, mails and exports: each is a function from the lines of a log to the lines of the report."""
+"""Logs in bug reports, chats, mails and exports: each is a function from the lines of a log to the lines of
+the report.
+"""
 
 from __future__ import annotations
 
@@ -17,9 +19,9 @@ Report = Callable[[Sequence[str]], list[str]]
 
 def document(make: Callable[[list[str]], object], by_record: bool = True, indent: int | None = 2) -> Report:
     """Return one JSON document, pretty-printed."""
-    return lambda lines: json.dumps(make(grouped(lines) if by_record else list(lines)), indent=indent, ensure_ascii=False).split(
-        "\n"
-    )
+    return lambda lines: json.dumps(
+        make(grouped(lines) if by_record else list(lines)), indent=indent, ensure_ascii=False
+    ).split("\n")
 
 
 def table(header: Sequence[str], make: Callable[[str, str, str], Sequence[str]]) -> Report:
@@ -57,7 +59,9 @@ def grep(lines: Sequence[str]) -> list[str]:
 
 def wrapped(width: int) -> Report:
     """Return a log as a terminal of some columns shows it."""
-    return lambda lines: [line[at : at + width] for line in lines for at in range(0, max(len(line), 1), width)]
+    return lambda lines: [
+        line[at : at + width] for line in lines for at in range(0, max(len(line), 1), width)
+    ]
 
 
 def quoted_printable(lines: Sequence[str]) -> list[str]:
@@ -146,7 +150,10 @@ def string(make: Callable[[list[str]], object]) -> Report:
 def loki(texts: list[str]) -> object:
     """Loki's query_range."""
     values = [[str(1795171130637000000 + n), text] for n, text in enumerate(texts)]
-    return {"status": "success", "data": {"resultType": "streams", "result": [{"stream": {"pod": "kafka-4"}, "values": values}]}}
+    return {
+        "status": "success",
+        "data": {"resultType": "streams", "result": [{"stream": {"pod": "kafka-4"}, "values": values}]},
+    }
 
 
 def cloudwatch(texts: list[str]) -> object:
@@ -159,7 +166,10 @@ def cloudwatch(texts: list[str]) -> object:
 
 def telemetry(texts: list[str]) -> object:
     """OpenTelemetry's logs."""
-    records = [{"timeUnixNano": str(1795171130637000000 + n), "body": {"stringValue": text}} for n, text in enumerate(texts)]
+    records = [
+        {"timeUnixNano": str(1795171130637000000 + n), "body": {"stringValue": text}}
+        for n, text in enumerate(texts)
+    ]
     host = {"attributes": [{"key": "k8s.pod.name", "value": {"stringValue": "kafka-4"}}]}
     return {"resourceLogs": [{"resource": host, "scopeLogs": [{"scope": {}, "logRecords": records}]}]}
 
@@ -167,7 +177,15 @@ def telemetry(texts: list[str]) -> object:
 def azure(texts: list[str]) -> object:
     """A query of Azure Log Analytics."""
     rows = [["2026-11-20T10:10:00Z", text] for text in texts]
-    return {"tables": [{"name": "PrimaryResult", "columns": [{"name": "TimeGenerated"}, {"name": "LogEntry"}], "rows": rows}]}
+    return {
+        "tables": [
+            {
+                "name": "PrimaryResult",
+                "columns": [{"name": "TimeGenerated"}, {"name": "LogEntry"}],
+                "rows": rows,
+            }
+        ]
+    }
 
 
 def cat(line: str) -> str:
@@ -179,7 +197,12 @@ def cat(line: str) -> str:
     return shown + "$"
 
 
-PROSE = ["We saw this after the upgrade from 2.8 to 3.3, on all brokers.", "", "Steps to reproduce: restart broker 4.", ""]
+PROSE = [
+    "We saw this after the upgrade from 2.8 to 3.3, on all brokers.",
+    "",
+    "Steps to reproduce: restart broker 4.",
+    "",
+]
 
 REPORTS: dict[str, Report] = {
     "JIRA": around([*PROSE, "{noformat:title=state-change.log}"], list, ["{noformat}", "Any ideas?"]),

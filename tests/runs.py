@@ -24,11 +24,17 @@ class StoredRows:
 
     def rows(self) -> list[list[Row]]:
         """Return all rows without `settled`."""
-        return [sorted(((*row[:-1],) for row in [*a, *b]), key=repr) for a, b in zip(self.settled, self.open, strict=True)]
+        return [
+            sorted(((*row[:-1],) for row in [*a, *b]), key=repr)
+            for a, b in zip(self.settled, self.open, strict=True)
+        ]
 
 
 class Runs:
-    """What a run stores for the next one. counts: of folds, of folds from the beginning, of rebuilt clusters."""
+    """What a run stores for the next one.
+
+    counts: of folds, of folds from the beginning, of rebuilt clusters.
+    """
 
     def __init__(self) -> None:
         self.evidence = ClusterEvidence()

@@ -1,4 +1,6 @@
-"""An S3 endpoint on loopback (moto) in its own process, and the jars with which Spark reaches it, if they can be fetched."""
+"""An S3 endpoint on loopback (moto) in its own process, and the jars with which Spark reaches it, if they can
+be fetched.
+"""
 
 from __future__ import annotations
 
@@ -13,11 +15,15 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-# Hadoop's S3A in the version of Spark 4.1, with the parts of the AWS SDK that it needs; the whole SDK has 600 MB
+# Hadoop's S3A in the version of Spark 4.1, with the parts of the AWS SDK that it needs; the whole SDK has 600
+# MB
 HADOOP, SDK = "3.4.2", "2.29.52"
 PACKAGES = [
     f"org.apache.hadoop:hadoop-aws:{HADOOP}",
-    *(f"software.amazon.awssdk:{name}:{SDK}" for name in ("s3", "s3-transfer-manager", "sts", "apache-client")),
+    *(
+        f"software.amazon.awssdk:{name}:{SDK}"
+        for name in ("s3", "s3-transfer-manager", "sts", "apache-client")
+    ),
 ]
 # jars that are needed; Spark has its own versions of the others
 NEEDED = ("hadoop-aws", "software.amazon", "reactive-streams", "httpclient", "httpcore", "wildfly")
@@ -68,7 +74,9 @@ def endpoint(bucket: str = "audit") -> Iterator[Endpoint]:
         deadline = time.monotonic() + 60
         while True:
             try:
-                urllib.request.urlopen(urllib.request.Request(f"{started.url}/{bucket}", method="PUT"), timeout=5).close()
+                urllib.request.urlopen(
+                    urllib.request.Request(f"{started.url}/{bucket}", method="PUT"), timeout=5
+                ).close()
                 break
             except OSError:
                 if time.monotonic() > deadline or server.poll() is not None:
@@ -95,7 +103,13 @@ def jars() -> list[Path]:
         command = [
             str(Path(pyspark.__file__).parent / "bin" / "spark-submit"),
             *("--master", "local[1]", "--packages", ",".join(PACKAGES)),
-            *("--exclude-packages", "software.amazon.awssdk:bundle", "--conf", f"spark.jars.ivy={FOLDER}", str(nothing)),
+            *(
+                "--exclude-packages",
+                "software.amazon.awssdk:bundle",
+                "--conf",
+                f"spark.jars.ivy={FOLDER}",
+                str(nothing),
+            ),
         ]
         environment = os.environ | {"PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"}
         subprocess.run(command, capture_output=True, env=environment, check=False)

@@ -38,7 +38,10 @@ class Sample:
 
 @dataclass(frozen=True)
 class Value:
-    """A captured value and its place in the line. item: number of its item; None if it belongs to the whole record."""
+    """A captured value and its place in the line.
+
+    item: number of its item; None if it belongs to the whole record.
+    """
 
     column: str
     item: int | None

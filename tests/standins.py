@@ -73,7 +73,9 @@ def hang_up(handler: BaseHTTPRequestHandler, number: int) -> None:
 
 
 @contextlib.contextmanager
-def serving(behave: Behaviour | None = None, certificate: tuple[Path, Path] | None = None) -> Iterator[Standin]:
+def serving(
+    behave: Behaviour | None = None, certificate: tuple[Path, Path] | None = None
+) -> Iterator[Standin]:
     """Run an HTTP server, or an HTTPS server with a certificate and key."""
     standin = Standin()
     if behave:

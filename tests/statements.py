@@ -1,4 +1,5 @@
-"""Render every statement of the catalogues in shared/kafka with values; find the rule that matches it and the columns of its values.
+"""Render every statement of the catalogues in shared/kafka with values; find the rule that matches it and the
+columns of its values.
 
 python tests/statements.py [FAMILY]    prints a table; with a part of a name also its renderings
 """
@@ -53,7 +54,10 @@ class Rendering:
 
 @dataclass(frozen=True)
 class Reading:
-    """How the parser reads a rendering. rules: that match it. lost: placeholders whose values are in no column."""
+    """How the parser reads a rendering.
+
+    rules: that match it. lost: placeholders whose values are in no column.
+    """
 
     rendering: Rendering
     rules: tuple[str, ...]
@@ -68,7 +72,9 @@ def version(text: str) -> Version:
 
 
 def statements(least_relevance: int = 2) -> list[Statement]:
-    """Return the statements in scope: all of the controllers, and the relevant ones of brokers (with 1: all that they print)."""
+    """Return the statements in scope: all of the controllers, and the relevant ones of brokers (with 1: all
+    that they print).
+    """
     found = []
     entries = [("zk", entry) for entry in json.loads((KAFKA / "statements_zk.json").read_text("utf-8"))]
     broker = json.loads((KAFKA / "statements_broker.json").read_text("utf-8"))["statements"]
@@ -141,7 +147,9 @@ def _par(v: Values, _: Version) -> Printed:
 def _listed(form: Form, count: int, join: str = ",", around: str = "{}") -> Form:
     def listed(v: Values, at: Version) -> Printed:
         printed = [form(v, at) for _ in range(count)]
-        return around.format(join.join(text for text, _ in printed)), tuple(value for _, values in printed for value in values)
+        return around.format(join.join(text for text, _ in printed)), tuple(
+            value for _, values in printed for value in values
+        )
 
     return listed
 
@@ -182,7 +190,9 @@ def _numbered(template: str, *unread: str) -> Form:
 def _lice(v: Values, at: Version) -> Printed:
     recovery = ",LeaderRecoveryState:RECOVERED" if at >= (3, 2) else ""
     zk = ",ZkVersion:#" if at >= (3, 1) or (2, 8, 1) <= at < (3,) or (2, 7, 2) <= at < (2, 8) else ""
-    return _numbered(f"(Leader:#,ISR:#,#{recovery},LeaderEpoch:#{zk},ControllerEpoch:#)", "ControllerEpoch")(v, at)
+    return _numbered(f"(Leader:#,ISR:#,#{recovery},LeaderEpoch:#{zk},ControllerEpoch:#)", "ControllerEpoch")(
+        v, at
+    )
 
 
 def _lai(v: Values, at: Version) -> Printed:
@@ -227,7 +237,10 @@ def _new_topics(v: Values, at: Version) -> Printed:
 def _fetch_states(v: Values, at: Version) -> Printed:
     if at < (2, 1):
         return _listed(
-            lambda v, at: (f"[{(p := _tap(v, at))[0]}, initOffset 5 to broker BrokerEndPoint(2,host,9092)] ", p[1]),
+            lambda v, at: (
+                f"[{(p := _tap(v, at))[0]}, initOffset 5 to broker BrokerEndPoint(2,host,9092)] ",
+                p[1],
+            ),
             2,
             ", ",
             "List({})",
@@ -260,7 +273,11 @@ FORMS: dict[str, tuple[Form, ...]] = {
     "tap_csv": (_listed(_tap, 2), _fixed("")),
     "tap_list": (_until((2,), _listed(_tap, 2), _listed(_tap, 2, ", ", "Set({})")),),
     "par_csv": (_listed(_par, 2), _fixed("")),
-    "int_collection": (_listed(_int, 2, ", ", "Set({})"), _listed(_int, 5, ", ", "HashSet({})"), _fixed("ArrayBuffer()")),
+    "int_collection": (
+        _listed(_int, 2, ", ", "Set({})"),
+        _listed(_int, 5, ", ", "HashSet({})"),
+        _fixed("ArrayBuffer()"),
+    ),
     "int_collection|int_csv": (_listed(_int, 2, ", ", "Set({})"), _listed(_int, 2), _fixed("")),
     "topic_collection": (_listed(_topic, 2, ", ", "Set({})"), _fixed("Set()")),
     "tp_collection": (_listed(_tap, 2, ", ", "Set({})"), _fixed("HashSet()")),
@@ -276,8 +293,14 @@ FORMS: dict[str, tuple[Form, ...]] = {
     "lice_map": (_mapped(_tap, _lice, 2), _fixed("Map()")),
     "lice_map_csv": (_mapped(_tap, _lice, 2, "{}"), _fixed("")),
     "replica_assignment": (_assignment,),
-    "replica_state": (_fixed("OnlineReplica", "OnlineReplica"), _fixed("ReplicaDeletionIneligible", "ReplicaDeletionIneligible")),
-    "partition_state": (_fixed("OnlinePartition", "OnlinePartition"), _fixed("NonExistentPartition", "NonExistentPartition")),
+    "replica_state": (
+        _fixed("OnlineReplica", "OnlineReplica"),
+        _fixed("ReplicaDeletionIneligible", "ReplicaDeletionIneligible"),
+    ),
+    "partition_state": (
+        _fixed("OnlinePartition", "OnlinePartition"),
+        _fixed("NonExistentPartition", "NonExistentPartition"),
+    ),
     "partition_state_map": (_mapped(_tap, _fixed("OnlinePartition"), 2), _fixed("Map()")),
     "replica_state_map": (_mapped(_par, _fixed("OnlineReplica"), 2), _fixed("Map()")),
     "throwable_tostring": (
@@ -298,9 +321,13 @@ FORMS: dict[str, tuple[Form, ...]] = {
             _until((0, 10), _numbered("Node(#, h, 9092)"), _numbered("h:9092 (id: # rack: null)")),
         ),
     ),
-    "broker_obj": (_numbered("# : (EndPoint(host,9092,ListenerName(PLAINTEXT),PLAINTEXT)) : null : Features{}"),),
+    "broker_obj": (
+        _numbered("# : (EndPoint(host,9092,ListenerName(PLAINTEXT),PLAINTEXT)) : null : Features{}"),
+    ),
     "api_key": (_fixed("LEADER_AND_ISR", "LEADER_AND_ISR"), _fixed("LeaderAndIsr", "LeaderAndIsr")),
-    "request_obj": (_fixed("(type=LeaderAndIsRequest, controllerId=1, controllerEpoch=1, partitionStates=[])"),),
+    "request_obj": (
+        _fixed("(type=LeaderAndIsRequest, controllerId=1, controllerEpoch=1, partitionStates=[])"),
+    ),
     "request_map": (_fixed("Map(3 -> Map(orders-0 -> (type=LeaderAndIsRequest)))"), _fixed("HashMap()")),
     "response_obj": (_response,),
     "errors_enum": (_fixed("STALE_CONTROLLER_EPOCH", "STALE_CONTROLLER_EPOCH"),),
@@ -315,11 +342,17 @@ FORMS: dict[str, tuple[Form, ...]] = {
     "election_results_map": (_mapped(_tap, _fixed("Right(1)"), 2), _fixed("Map()")),
     "election_strategy": tuple(
         _fixed(name, name)
-        for name in ("OfflinePartitionLeaderElectionStrategy(false)", "ReassignPartitionLeaderElectionStrategy")
+        for name in (
+            "OfflinePartitionLeaderElectionStrategy(false)",
+            "ReassignPartitionLeaderElectionStrategy",
+        )
     ),
     "feature_znode": (_fixed("FeatureZNode(1,Enabled,Features{})"),),
     "leader_type": (_fixed("become-leader"), _fixed("become-follower")),
-    "stop_replica_info_csv": (_fixed("StopReplicaRequestInfo([Topic=t,Partition=0,Replica=1],true,<function2>)"), _fixed("")),
+    "stop_replica_info_csv": (
+        _fixed("StopReplicaRequestInfo([Topic=t,Partition=0,Replica=1],true,<function2>)"),
+        _fixed(""),
+    ),
     "partition_state_obj": (_partition_state,),
     "option_int": (_numbered("Some(#)"), _fixed("None")),
     "topic_id": (_fixed(UUID, UUID), _fixed(f"Some({UUID})", UUID), _fixed("None")),
@@ -345,7 +378,10 @@ FORMS: dict[str, tuple[Form, ...]] = {
 }
 # the name of a free text often says what it is
 NAMED = (
-    (re.compile(r"(?:_ms|_epoch|_offset|_id|epoch|offset|id|leader|count|size|num|latency|lapse|code)$"), FORMS["int"]),
+    (
+        re.compile(r"(?:_ms|_epoch|_offset|_id|epoch|offset|id|leader|count|size|num|latency|lapse|code)$"),
+        FORMS["int"],
+    ),
     (re.compile(r"(?:^|_)(?:partition|tp)$"), FORMS["tp"]),
     (re.compile(r"(?:^|_)topic$"), FORMS["topic"]),
     (re.compile(r"(?:^|_)partitions$"), FORMS["tp_collection"]),
@@ -359,7 +395,9 @@ _REGISTRATION = _numbered(
     "RegisterBrokerRecord(brokerId=#, incarnationId=M7Grn--lQTSRIRnABrfMjw, brokerEpoch=#, endPoints=[BrokerEndpoint(name='P', host='h', "
     "port=9092, securityProtocol=0)], features=[], rack=null, fenced=true, inControlledShutdown=false)",
 )
-_CHANGE = _fixed("BrokerRegistrationChangeRecord(brokerId=5, brokerEpoch=10, fenced=-1, inControlledShutdown=0)")
+_CHANGE = _fixed(
+    "BrokerRegistrationChangeRecord(brokerId=5, brokerEpoch=10, fenced=-1, inControlledShutdown=0)"
+)
 _CONTROLLER = "ControllerRegistration(id=5, incarnationId=M7Grn--lQTSRIRnABrfMjw, zkMigrationReady=false, listeners=[], supportedFeatures={})"
 _EPOCH_CHANGE = _fixed("New: {epoch:3, offset:7}, Current: {epoch:2, offset:5} for Partition: orders-3")
 _PARTITION_REGISTRATION = (
@@ -388,7 +426,10 @@ WORDED: dict[tuple[str, str], tuple[Form, ...]] = {
     ("logdir_offline", "offline_partitions"): FORMS["tap_csv"],
     ("", "offline_future_partitions"): FORMS["tap_csv"],
     ("", "offline_topic_partitions"): FORMS["tap_csv"],
-    ("", "leader_endpoint"): (_numbered("BrokerEndPoint(#,h,9092)"), _numbered("BrokerEndPoint(id=#, host=h:9092)")),
+    ("", "leader_endpoint"): (
+        _numbered("BrokerEndPoint(#,h,9092)"),
+        _numbered("BrokerEndPoint(id=#, host=h:9092)"),
+    ),
     ("", "log_prefix"): (
         _fixed("Metadata batch 12 orders-0"),
         _fixed("Apply deferred leader partition orders-0 last seen in metadata batch 12"),
@@ -401,7 +442,9 @@ WORDED: dict[tuple[str, str], tuple[Form, ...]] = {
         _numbered("StopReplicaPartitionState(partitionIndex=0, leaderEpoch=#, deletePartition=true)"),
     ),
     # a BrokerEndPoint up to 2.4, its id from 2.5 on
-    ("fetcher_added__2_1_0", "leader_id"): (_until((2, 5), _numbered("BrokerEndPoint(id=#, host=h:9092)"), _int),),
+    ("fetcher_added__2_1_0", "leader_id"): (
+        _until((2, 5), _numbered("BrokerEndPoint(id=#, host=h:9092)"), _int),
+    ),
     ("rm_fetch_unknown__0", "partition"): (_int,),
     ("broker_lifecycle_manager_unexpected_broker_state", "state"): (_fixed("NOT_RUNNING"),),
     ("cluster_control_manager_ignoring", "cur_registration"): (
@@ -414,7 +457,9 @@ WORDED: dict[tuple[str, str], tuple[Form, ...]] = {
     ("cluster_control_manager_registering", "incarnation_id_2"): (_fixed(UUID),),
     ("kafka_server_created_zookeeper_path", "chroot"): (_fixed("/kafka"),),
     ("net_cancelled", "request"): (
-        _fixed("FETCH request with correlation id 7 due to node 3 being disconnected (elapsed time since creation: 5ms)"),
+        _fixed(
+            "FETCH request with correlation id 7 due to node 3 being disconnected (elapsed time since creation: 5ms)"
+        ),
     ),
     ("kraft_migration_driver", "migration_event"): (_fixed("PollEvent"),),
     ("offset_control_manager", "current_snapshot_name"): (_fixed("00000000000000000824-0000000008"),),
@@ -445,8 +490,12 @@ WORDED: dict[tuple[str, str], tuple[Form, ...]] = {
     ("aim_error", "partition"): (_fixed("PartitionData(partitionIndex=0, errorCode=0, leaderId=2)"),),
     ("blm", "state"): (_fixed("SHUTTING_DOWN"),),
     ("", "cluster_id"): (_fixed("q1Fpnbr7QVm7UGVaqIj0Hg", "q1Fpnbr7QVm7UGVaqIj0Hg"),),
-    ("ccm_registered_old__2_8_0_4", "record"): (_fixed("UnregisterBrokerRecord(brokerId=5, brokerEpoch=10)"),),
-    ("ccm_registered_old__3_5_0_4", "record"): (_fixed("UnregisterBrokerRecord(brokerId=5, brokerEpoch=10)"),),
+    ("ccm_registered_old__2_8_0_4", "record"): (
+        _fixed("UnregisterBrokerRecord(brokerId=5, brokerEpoch=10)"),
+    ),
+    ("ccm_registered_old__3_5_0_4", "record"): (
+        _fixed("UnregisterBrokerRecord(brokerId=5, brokerEpoch=10)"),
+    ),
     ("ccm_replayed__3_6_0_4", "record"): (_fixed("UnregisterBrokerRecord(brokerId=5, brokerEpoch=10)"),),
     ("ccm_replayed__3_6_0_5", "record"): (_CHANGE,),
     ("ccm_replayed", "error_class"): (_fixed("BrokerRegistrationChangeRecord"),),
@@ -489,7 +538,14 @@ WORDED: dict[tuple[str, str], tuple[Form, ...]] = {
     ("migration_state", "node_id"): (_int,),
     **{
         ("migration_state", name): _MIGRATION
-        for name in ("current_state", "record_state", "zk_migration_state", "previous_state", "new_state", "migration_state")
+        for name in (
+            "current_state",
+            "record_state",
+            "zk_migration_state",
+            "previous_state",
+            "new_state",
+            "migration_state",
+        )
     },
     ("net_error", "peer"): (_numbered("h:9092 (id: # rack: null)"),),
     ("partition_skip", "directory_id"): (_fixed(UUID),),
@@ -540,7 +596,9 @@ WORDED: dict[tuple[str, str], tuple[Form, ...]] = {
     ("", "is_future"): (_fixed(""), _fixed("future ")),
     ("truncate", "truncation_state"): (_numbered("TruncationState(offset=#, completed=true)"),),
     ("truncate", "offset_truncation_state"): (_numbered("TruncationState(offset=#, completed=true)"),),
-    ("truncate", "leader_epoch_offset"): (_fixed("EpochEndOffset(errorCode=0, partition=0, leaderEpoch=2, endOffset=7)"),),
+    ("truncate", "leader_epoch_offset"): (
+        _fixed("EpochEndOffset(errorCode=0, partition=0, leaderEpoch=2, endOffset=7)"),
+    ),
     ("zkc_registered", "host"): (_fixed("h"),),
     ("zkc_kraft_controller", "broker"): (_int,),
     ("zkc_reassign", "zk_path"): (_fixed("/admin/reassign_partitions", "/admin/reassign_partitions"),),
@@ -550,7 +608,12 @@ WORDED: dict[tuple[str, str], tuple[Form, ...]] = {
 # what stands on further lines of the message
 FURTHER_LINES = {"srv_config": "\n\tadvertised.listeners = null\n\tbroker.id = 3\n\tlog.dirs = /d\n"}
 # the same thing under two names in one line
-SAME = {"local_broker_id": "broker", "broker_id_2": "broker_id", "controller_id_2": "controller_id", "node_id": "node"}
+SAME = {
+    "local_broker_id": "broker",
+    "broker_id_2": "broker_id",
+    "controller_id_2": "controller_id",
+    "node_id": "node",
+}
 
 
 def forms(statement: Statement, name: str) -> tuple[Form, ...]:
@@ -566,13 +629,30 @@ def forms(statement: Statement, name: str) -> tuple[Form, ...]:
 
 def boundaries(statement: Statement) -> list[Version]:
     """Return the versions of a statement in which a value may have another form than before."""
-    changes = [(0, 9), (0, 10), (0, 11), (1, 0), (1, 1), (2, 0), (2, 1), (2, 4), (2, 7), (2, 8), (3, 1), (3, 2), (3, 3), (3, 5)]
+    changes = [
+        (0, 9),
+        (0, 10),
+        (0, 11),
+        (1, 0),
+        (1, 1),
+        (2, 0),
+        (2, 1),
+        (2, 4),
+        (2, 7),
+        (2, 8),
+        (3, 1),
+        (3, 2),
+        (3, 3),
+        (3, 5),
+    ]
     first, last = statement.versions
     return [first, *(change for change in changes if first < change <= last)]
 
 
 def renderings(statement: Statement) -> Iterator[Rendering]:
-    """Yield the statement with every form of every value, in every version that prints one differently; each text once."""
+    """Yield the statement with every form of every value, in every version that prints one differently; each
+    text once.
+    """
     seen = set()
     for at in boundaries(statement):
         kinds = {name: forms(statement, name) for name in statement.slots}
@@ -582,13 +662,18 @@ def renderings(statement: Statement) -> Iterator[Rendering]:
                 if SAME.get(name, name) not in printed:
                     printed[SAME.get(name, name)] = found[min(turn, len(found) - 1)](values, at)
             texts = {name: printed[SAME.get(name, name)][0] for name in kinds}
-            text = SLOT.sub(lambda found, texts=texts: texts.get(found[1], found[0]), statement.prefix + statement.template)
+            text = SLOT.sub(
+                lambda found, texts=texts: texts.get(found[1], found[0]),
+                statement.prefix + statement.template,
+            )
             text += FURTHER_LINES.get(statement.family, "")
             line = f"[2026-11-20 10:09:12,175] {statement.level} {text} ({statement.logger})"
             shape = re.sub(r"\d+", "0", line)
             if shape not in seen:
                 seen.add(shape)
-                yield Rendering(statement, at, line, {name: printed[SAME.get(name, name)][1] for name in kinds})
+                yield Rendering(
+                    statement, at, line, {name: printed[SAME.get(name, name)][1] for name in kinds}
+                )
 
 
 # (rule, placeholder) -> why its value is in no column; the rule may be any
@@ -601,9 +686,21 @@ NOT_TYPED: tuple[tuple[str, str, str], ...] = (
     ),
     (".*", r"fetcher|leader", "the broker that the thread fetches from, not the leader of the partition"),
     (".*", r"pfx_\w+", "logged twice: the statement names the partition, too"),
-    ("isr_expanding|isr_shrinking", "topic|partition_id|topic_partition", "logged twice: the log ident names the partition, too"),
-    (".*", "node_id|controller_id|broker_id", "logged twice: the log ident names the broker or the controller"),
-    ("deletion_.*|replica_deletion_states", "topics?|topics_to_be_deleted", "logged twice: each replica has its topic"),
+    (
+        "isr_expanding|isr_shrinking",
+        "topic|partition_id|topic_partition",
+        "logged twice: the log ident names the partition, too",
+    ),
+    (
+        ".*",
+        "node_id|controller_id|broker_id",
+        "logged twice: the log ident names the broker or the controller",
+    ),
+    (
+        "deletion_.*|replica_deletion_states",
+        "topics?|topics_to_be_deleted",
+        "logged twice: each replica has its topic",
+    ),
     ("topics_changed", "new_topics", "logged twice: the assignment names them"),
     ("assignments_by_preferred_leader", "assignment_by_broker", "logged twice: the key is the first replica"),
     (
@@ -613,12 +710,28 @@ NOT_TYPED: tuple[tuple[str, str, str], ...] = (
     ),
     ("log_load_completed", "log_end_offset", "logged twice"),
     ("preferred_election_failed", "preferred_replica", "the first replica of the assignment"),
-    ("truncation_point_told", "end_offset|leader_epoch|log_end_offset", "an intermediate step; `Truncating ..` has the result"),
+    (
+        "truncation_point_told",
+        "end_offset|leader_epoch|log_end_offset",
+        "an intermediate step; `Truncating ..` has the result",
+    ),
     ("deletion_answered", "error", "each partition has its own error"),
     ("assignment_updating", "current_assignment", "the assignment before is in the line before"),
-    ("become_outdated", r"partition_state|partition_registration|\w*partition_epoch", "an outdated request: never the state"),
-    ("follower_started", r"previous_leader|prev\w*_leader_epoch|previous_leader_epoch", "from 3.3 on it has the new values"),
-    ("leader_and_isr_received_up_to_2_3", "partition_state", "0.10.2 prints the replicas as a set, in no order"),
+    (
+        "become_outdated",
+        r"partition_state|partition_registration|\w*partition_epoch",
+        "an outdated request: never the state",
+    ),
+    (
+        "follower_started",
+        r"previous_leader|prev\w*_leader_epoch|previous_leader_epoch",
+        "from 3.3 on it has the new values",
+    ),
+    (
+        "leader_and_isr_received_up_to_2_3",
+        "partition_state",
+        "0.10.2 prints the replicas as a set, in no order",
+    ),
     (".*", "current_broker_epoch|local_broker_epoch", "the epoch of the broker's registration"),
     (".*", r"\w*log_start_offset|first_offset", "the progress of retention"),
     (
@@ -642,7 +755,11 @@ NOT_TYPED: tuple[tuple[str, str, str], ...] = (
 def reason(reading: Reading, placeholder: str) -> str | None:
     """Why a value is in no column; None: it should be in one."""
     return next(
-        (why for rule, name, why in NOT_TYPED if re.fullmatch(rule, reading.rules[0]) and re.fullmatch(name, placeholder)),
+        (
+            why
+            for rule, name, why in NOT_TYPED
+            if re.fullmatch(rule, reading.rules[0]) and re.fullmatch(name, placeholder)
+        ),
         None,
     )
 
@@ -669,7 +786,11 @@ def read(rendering: Rendering) -> Reading:
     rules = tuple({event["event_type"]: None for event in events if event["event_type"]})
     in_columns = _values(events)
     texts = "\n".join(value for value in in_columns if isinstance(value, str))
-    lost = [name for name, values in rendering.values.items() if any(v not in in_columns and str(v) not in texts for v in values)]
+    lost = [
+        name
+        for name, values in rendering.values.items()
+        if any(v not in in_columns and str(v) not in texts for v in values)
+    ]
     return Reading(rendering, rules, events[0]["drifted"], tuple(lost))
 
 
@@ -682,7 +803,11 @@ def readings(part: str = "", least_relevance: int = 2) -> list[Reading]:
 def kraft_examples() -> list[tuple[str, str]]:
     """(id, line) of each statement of KRaft: its example is a line as it was printed."""
     path = KAFKA / "statements_kraft.json"
-    return [(entry["id"], entry["example"]) for entry in json.loads(path.read_text("utf-8"))] if path.is_file() else []
+    return (
+        [(entry["id"], entry["example"]) for entry in json.loads(path.read_text("utf-8"))]
+        if path.is_file()
+        else []
+    )
 
 
 def main(part: str) -> None:
@@ -698,7 +823,9 @@ def main(part: str) -> None:
     known = {r.rendering.statement for r in found} - {r.rendering.statement for r in found if not r.rules}
     for catalogue in ("zk", "broker"):
         of = {r.rendering.statement for r in found if r.rendering.statement.catalogue == catalogue}
-        print(f"{catalogue}: {len(of & known)} of {len(of)} statements, {len({s.family for s in of})} families")
+        print(
+            f"{catalogue}: {len(of & known)} of {len(of)} statements, {len({s.family for s in of})} families"
+        )
 
 
 if __name__ == "__main__":

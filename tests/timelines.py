@@ -104,4 +104,6 @@ def truth_of(recording: Path) -> truth.Truth:
 @cache
 def verdict(recording: Path, pattern: str = LOGS) -> truth.Verdict:
     """Compare the timelines of the files of a recording with the truth."""
-    return truth.compare_with(truth_of(recording), recorded_timelines(recording, pattern).rows(), "/".join(recording.parts[-3:]))
+    return truth.compare_with(
+        truth_of(recording), recorded_timelines(recording, pattern).rows(), "/".join(recording.parts[-3:])
+    )

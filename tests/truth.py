@@ -3,9 +3,9 @@
     python tests/truth.py RECORDING_DIR ROWS.jsonl [--verbose]
 
 The truth of a ZooKeeper recording is its transaction log (truth-txn.jsonl), that of a KRaft recording its
-merged metadata log (timeline.jsonl; timeline-1.jsonl, timeline-2.jsonl where the cluster was wiped).
-Both become generations of partitions, each from creation to deletion: the writes of leader, leader epoch, ISR, partition
-epoch, and of RS, AR, RR.
+merged metadata log (timeline.jsonl; timeline-1.jsonl, timeline-2.jsonl where the cluster was wiped). Both
+become generations of partitions, each from creation to deletion: the writes of leader, leader epoch, ISR,
+partition epoch, and of RS, AR, RR.
 
 Precision: every row that is not marked as inferred must agree with a true state and a true assignment in all
 fields it fills in; the rows must go through the truth in its order; none may begin before the truth did.
@@ -14,11 +14,14 @@ fields it fills in; the rows must go through the truth in its order; none may be
     out of order  it was true, but the rows around it do not let it be in its place
     mixed         state and assignment were both true, but never at the same time
     broken        steps do not count 1, 2, 3 …; or it ends before it begins; or begins before an earlier step
-A row may fit several true values. Then the rows are matched so that as many as possible are in place and on time,
+A row may fit several true values. Then the rows are matched so that as many as possible are in place and on
+  time,
 then in place at all, and then so that they show as much as possible.
 
-Recall: a true state is shown by an observed row with leader, leader epoch, ISR and partition epoch (up to Kafka 2.6,
-where leaders write states, too, most lines leave the partition epoch out, and so may the row); a true assignment by one
+Recall: a true state is shown by an observed row with leader, leader epoch, ISR and partition epoch (up to
+  Kafka 2.6,
+where leaders write states, too, most lines leave the partition epoch out, and so may the row); a true
+  assignment by one
 with RS, AR and RR. What no row shows is a miss, with the first reason that applies:
     at_shutdown      written after the scenario was over (or while a cluster that was wiped later was stopped)
     superseded       the next write to this partition, or its deletion, followed within 0.5 s
@@ -47,7 +50,8 @@ from typing import Any, Literal, TypeAlias
 ROUNDING = timedelta(milliseconds=1)
 CONTROLLER_BATCH = timedelta(milliseconds=500)
 # KRaft up to 3.8: the active controller prints what it decided before the record gets its time stamp.
-# Measured in 3.3.2 and 3.6.2: 23 lines, by at most 51 ms; in 3.7.1 and 3.8.1: 16, by at most 3 ms. None in 3.9.1 and later.
+# Measured in 3.3.2 and 3.6.2: 23 lines, by at most 51 ms; in 3.7.1 and 3.8.1: 16, by at most 3 ms. None in
+# 3.9.1 and later.
 STAMPED_AFTER_LOGGED = timedelta(milliseconds=60)
 
 Aspect = Literal["state", "assignment"]
@@ -156,14 +160,18 @@ class PartitionGeneration:
 
 @dataclass
 class Truth:
-    """All generations of one recording in the order of their creation, and when each incarnation was shut down."""
+    """All generations of one recording in the order of their creation, and when each incarnation was shut
+    down.
+    """
 
     generations: list[PartitionGeneration]
     shut_down: dict[int, datetime]
 
     @property
     def by_leaders(self) -> bool:
-        """Up to Kafka 2.6 leaders write states, too, and most lines about a state leave the partition epoch out."""
+        """Up to Kafka 2.6 leaders write states, too, and most lines about a state leave the partition epoch
+        out.
+        """
         return any(state.writer == "leader" for generation in self.generations for state in generation.states)
 
 
@@ -188,7 +196,9 @@ class Interval:
 def intervals(generations: Iterable[PartitionGeneration], aspect: Aspect) -> list[Interval]:
     found = []
     for generation in generations:
-        values: Sequence[TrueState | TrueAssignment] = generation.states if aspect == "state" else generation.assignments
+        values: Sequence[TrueState | TrueAssignment] = (
+            generation.states if aspect == "state" else generation.assignments
+        )
         for position, value in enumerate(values):
             after = values[position + 1] if position + 1 < len(values) else None
             until = generation.ended if after is None else after.begun
@@ -226,7 +236,9 @@ def read_truth(recording: Path) -> Truth:
     transactions = recording / "truth-txn.jsonl"
     timelines = sorted(recording.glob("timeline*.jsonl"), key=lambda path: incarnation_number(path.stem))
     if not transactions.exists() and not timelines:
-        raise FileNotFoundError(f"{recording} has neither truth-txn.jsonl nor timeline.jsonl: not a recording")
+        raise FileNotFoundError(
+            f"{recording} has neither truth-txn.jsonl nor timeline.jsonl: not a recording"
+        )
     generations = []
     for incarnation, timeline in enumerate(timelines, 1):
         metadata_log = timeline.with_name(timeline.name.replace("timeline", "metadata-log"))
@@ -240,18 +252,24 @@ def read_truth(recording: Path) -> Truth:
     return Truth(generations, shutdown_moments(recording / "steps.jsonl"))
 
 
-def migrated(zookeeper: Sequence[PartitionGeneration], kraft: Sequence[PartitionGeneration]) -> list[PartitionGeneration]:
+def migrated(
+    zookeeper: Sequence[PartitionGeneration], kraft: Sequence[PartitionGeneration]
+) -> list[PartitionGeneration]:
     """Return ZooKeeper's generations up to the first record of the metadata log, continued by that log alone.
 
     After that record, ZooKeeper gets the same writes later, so they do not count.
     """
     taken_over = min(generation.states[0].begun for generation in kraft)
-    after = 1 + max(write.order for generation in zookeeper for write in (*generation.states, *generation.assignments))
+    after = 1 + max(
+        write.order for generation in zookeeper for write in (*generation.states, *generation.assignments)
+    )
     before: dict[TopicPartition, PartitionGeneration] = {}
     generations = []
     for generation in zookeeper:
         generation.states = [state for state in generation.states if state.begun <= taken_over]
-        generation.assignments = [assignment for assignment in generation.assignments if assignment.begun <= taken_over]
+        generation.assignments = [
+            assignment for assignment in generation.assignments if assignment.begun <= taken_over
+        ]
         if generation.states:
             generations.append(generation)
             if generation.ended is None or generation.ended > taken_over:
@@ -259,7 +277,9 @@ def migrated(zookeeper: Sequence[PartitionGeneration], kraft: Sequence[Partition
                 before[generation.topic, generation.partition] = generation
     for generation in kraft:
         states = [replace(state, order=state.order + after) for state in generation.states]
-        assignments = [replace(assignment, order=assignment.order + after) for assignment in generation.assignments]
+        assignments = [
+            replace(assignment, order=assignment.order + after) for assignment in generation.assignments
+        ]
         end = None if generation.end_order is None else generation.end_order + after
         older = None if generation.since_creation else before.get((generation.topic, generation.partition))
         if older is None:
@@ -405,13 +425,18 @@ class ZooKeeperTruth:
         )
 
     def assignment_written(self, topic: str, value: Mapping[str, Any]) -> None:
-        """Add the assignments of a topic znode. It has AR and RR from 2.4 on; before, they follow from the requested target."""
+        """Add the assignments of a topic znode.
+
+        It has AR and RR from 2.4 on; before, they follow from the requested target.
+        """
         for name, listed in value["partitions"].items():
             partition, replicas = int(name), tuple(listed)
             if "adding_replicas" in value:
                 adding = frozenset(value["adding_replicas"].get(name, ()))
                 removing = frozenset(value["removing_replicas"].get(name, ()))
-                self.assigned(topic, partition, TrueAssignment(self.at, replicas, adding, removing, self.order))
+                self.assigned(
+                    topic, partition, TrueAssignment(self.at, replicas, adding, removing, self.order)
+                )
             else:
                 self.assigned(topic, partition, self.assignment_before_2_4(topic, partition, replicas))
 
@@ -468,7 +493,10 @@ def kraft_generations(
     records: Iterable[Mapping[str, Any]],
     broker_changes: Sequence[tuple[datetime, int, bool]],
 ) -> list[PartitionGeneration]:
-    """Return the generations of a KRaft timeline. Each record is a whole registration: a state, and an assignment if it changed."""
+    """Return the generations of a KRaft timeline.
+
+    Each record is a whole registration: a state, and an assignment if it changed.
+    """
     generations: list[PartitionGeneration] = []
     open_generations: dict[TopicPartition, PartitionGeneration] = {}
     live_brokers: set[int] = set()
@@ -563,7 +591,13 @@ class TimelineRow:
 
     def lacks(self, aspect: Aspect) -> list[str]:
         """Return the fields that are null although a true value needs them; see Truth.by_leaders."""
-        names = ASSIGNMENT_FIELDS if aspect == "assignment" else STATE_FIELDS[:-1] if self.by_leaders else STATE_FIELDS
+        names = (
+            ASSIGNMENT_FIELDS
+            if aspect == "assignment"
+            else STATE_FIELDS[:-1]
+            if self.by_leaders
+            else STATE_FIELDS
+        )
         return [name for name in names if getattr(self, name) is None]
 
     def asserts(self, aspect: Aspect) -> bool:
@@ -733,7 +767,9 @@ def compare_with(truth: Truth, rows: Iterable[Mapping[str, Any]], recording: str
         row = TimelineRow.of(given, truth.by_leaders)
         timelines[row.key].append(row)
     if len(clusters) > 1:
-        raise ValueError(f"these rows are of several clusters, a recording is one: {sorted(map(str, clusters))}")
+        raise ValueError(
+            f"these rows are of several clusters, a recording is one: {sorted(map(str, clusters))}"
+        )
     for key in sorted(generations.keys() | timelines.keys()):
         timeline = sorted(timelines[key], key=lambda row: row.step)
         check_steps(timeline, verdict)
@@ -757,7 +793,10 @@ def check_steps(timeline: Sequence[TimelineRow], verdict: Verdict) -> None:
 
 
 def judge_partition(
-    timeline: Sequence[TimelineRow], generations: Sequence[PartitionGeneration], shut_down: datetime | None, verdict: Verdict
+    timeline: Sequence[TimelineRow],
+    generations: Sequence[PartitionGeneration],
+    shut_down: datetime | None,
+    verdict: Verdict,
 ) -> None:
     states, assignments = intervals(generations, "state"), intervals(generations, "assignment")
     verdict.true_states += len(states)
@@ -843,7 +882,9 @@ def judge_aspect(
         verdict.misses.append(Miss(aspect, interval, reason_of(interval, shut_down), seen))
 
 
-def judge_together(row: TimelineRow, states: Sequence[Interval], assignments: Sequence[Interval], verdict: Verdict) -> None:
+def judge_together(
+    row: TimelineRow, states: Sequence[Interval], assignments: Sequence[Interval], verdict: Verdict
+) -> None:
     if not (row.asserts("state") and row.asserts("assignment")):
         return
     fitting_states = [interval for interval in states if interval.value.fits(row)]
@@ -851,7 +892,9 @@ def judge_together(row: TimelineRow, states: Sequence[Interval], assignments: Se
     if not fitting_states or not fitting_assignments:
         return
     if not any(state.overlaps(assignment) for state in fitting_states for assignment in fitting_assignments):
-        detail = f"{fitting_assignments[0].value} and {fitting_states[0].value} were never true at the same time"
+        detail = (
+            f"{fitting_assignments[0].value} and {fitting_states[0].value} were never true at the same time"
+        )
         verdict.problems.append(Problem("mixed", "state and assignment", row, detail))
 
 
@@ -871,7 +914,9 @@ Trail: TypeAlias = "tuple[int, int, Trail] | None"
 
 
 def align(readings: Sequence[Reading]) -> list[int | None]:
-    """Match rows to true values in their order: most rows on time, then most in place, then most values shown."""
+    """Match rows to true values in their order: most rows on time, then most in place, then most values
+    shown.
+    """
     best: dict[tuple[int, bool], tuple[tuple[int, int, int], Trail]] = {(-1, False): ((0, 0, 0), None)}
     for number, reading in enumerate(readings):
         grown = dict(best)
@@ -968,10 +1013,14 @@ def columns_of(write: TrueState | TrueAssignment) -> dict[str, Any]:
 
 
 def reassignments(truth: Truth) -> Counter[tuple[Any, ...]]:
-    """Count every reassignment that was written, by incarnation, topic, partition, target, AR, RR and outcome."""
+    """Count every reassignment that was written, by incarnation, topic, partition, target, AR, RR and
+    outcome.
+    """
     found = []
     for generation in truth.generations:
-        for assignment, after in zip(generation.assignments, [*generation.assignments[1:], None], strict=True):
+        for assignment, after in zip(
+            generation.assignments, [*generation.assignments[1:], None], strict=True
+        ):
             if assignment.adding or assignment.removing:
                 target = frozenset(assignment.replicas) - assignment.removing
                 if after is None:
@@ -981,14 +1030,18 @@ def reassignments(truth: Truth) -> Counter[tuple[Any, ...]]:
                 else:
                     outcome = "completed" if frozenset(after.replicas) == target else "cancelled"
                 moved = (tuple(sorted(ids)) for ids in (target, assignment.adding, assignment.removing))
-                found.append((generation.incarnation, generation.topic, generation.partition, *moved, outcome))
+                found.append(
+                    (generation.incarnation, generation.topic, generation.partition, *moved, outcome)
+                )
     return Counter(found)
 
 
 # -------------------------------------------------------------------------------- print
 
 
-COLUMNS = "recording|true|shown|recall|rows|wrong|early|order|mixed|broken|assigned|p50 s|max s|misses by reason"
+COLUMNS = (
+    "recording|true|shown|recall|rows|wrong|early|order|mixed|broken|assigned|p50 s|max s|misses by reason"
+)
 
 
 def table(verdicts: Sequence[Verdict]) -> str:
@@ -1008,7 +1061,9 @@ def table_line(verdict: Verdict) -> list[str]:
         reasons = [f"{reason} {count}" for reason, count in verdict.misses_by_reason(about).items() if count]
         notes += [f"{about}s: {', '.join(reasons)}"] if reasons else []
     if verdict.inferred_rows:
-        notes.append(f"({verdict.inferred_rows} rows inferred, {verdict.inferred_never_true} of them never true)")
+        notes.append(
+            f"({verdict.inferred_rows} rows inferred, {verdict.inferred_never_true} of them never true)"
+        )
     if verdict.unjudged_rows:
         notes.append(f"({verdict.unjudged_rows} rows older than the truth)")
     return [
@@ -1036,12 +1091,16 @@ def percent(value: float) -> str:
 
 def details(verdict: Verdict) -> str:
     """Every problem and every miss."""
-    lines = [f"{problem.kind} {problem.about}: {problem.row}\n    {problem.detail}" for problem in verdict.problems]
+    lines = [
+        f"{problem.kind} {problem.about}: {problem.row}\n    {problem.detail}" for problem in verdict.problems
+    ]
     return "\n".join([*lines, *(f"{miss.about} missed, {miss}" for miss in verdict.misses)])
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(description="Compares partition_timeline rows with the truth of a recording.")
+    parser = argparse.ArgumentParser(
+        description="Compares partition_timeline rows with the truth of a recording."
+    )
     parser.add_argument("recording", type=Path, help="folder with truth-txn.jsonl or timeline.jsonl")
     parser.add_argument("rows", type=Path, help="partition_timeline of that recording, JSON Lines")
     parser.add_argument("--verbose", action="store_true", help="name every wrong row and every miss")

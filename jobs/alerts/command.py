@@ -47,7 +47,9 @@ def add_arguments(commands: Any) -> None:
         examples=EXAMPLES,
     )
     alerts.add_argument("--tables", metavar="DIR", help="folder of the Delta tables (not needed with --test)")
-    alerts.add_argument("--config", type=Path, required=True, metavar="audit.toml", help="the file with [[alert]]")
+    alerts.add_argument(
+        "--config", type=Path, required=True, metavar="audit.toml", help="the file with [[alert]]"
+    )
     add_wait(alerts)
     what = alerts.add_mutually_exclusive_group()
     what.add_argument("--dry-run", action="store_true", help="print what would go where")
@@ -63,10 +65,14 @@ def run(options: argparse.Namespace) -> int:
     known = [sink.name for sink in config.sinks]
     for name in filter(None, (options.test, options.again)):
         if name not in known:
-            raise UsageError(f"{options.config}: no alert is named {name!r}; did you mean {nearest(name, known)!r}?")
+            raise UsageError(
+                f"{options.config}: no alert is named {name!r}; did you mean {nearest(name, known)!r}?"
+            )
     if options.again and not next(s for s in config.sinks if s.name == options.again).keeps_incidents:
         keepers = " and ".join(name for name, kind in SINK_TYPES.items() if kind.keeps_incidents)
-        raise UsageError(f"--again {options.again}: only {keepers} keep incidents; people have read the messages of other sinks")
+        raise UsageError(
+            f"--again {options.again}: only {keepers} keep incidents; people have read the messages of other sinks"
+        )
     if options.test:
         return _test(next(sink for sink in config.sinks if sink.name == options.test), config, os.environ)
     if options.tables is None:
@@ -86,13 +92,19 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _with_tables(
-    root: str, config: Config, dry_run: bool = False, again: str | None = None, guard: Callable[[], None] = lambda: None
+    root: str,
+    config: Config,
+    dry_run: bool = False,
+    again: str | None = None,
+    guard: Callable[[], None] = lambda: None,
 ) -> int:
     from jobs.alerts.delivery import Outbox, counts, findings_of, harms_of, plan
 
     store = None if dry_run else _store(root, guard)
     tables = engine.opened(
-        root, names=("findings", "finding_subjects", "durability", "coverage", "alerts", "events"), store=store
+        root,
+        names=("findings", "finding_subjects", "durability", "coverage", "alerts", "events"),
+        store=store,
     )
     rows = engine.rows_of(tables.read("findings"))
     findings = findings_of(rows, harms_of(tables, rows))

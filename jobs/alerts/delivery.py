@@ -1,6 +1,7 @@
 """Deliver what is due and record it: read `findings` and the outbox `alerts`, send, write the outbox.
 
-A delivery is recorded before the next message of its sink is sent. So a killed run repeats at most one message, under the same key.
+A delivery is recorded before the next message of its sink is sent. So a killed run repeats at most one
+message, under the same key.
 """
 
 import threading
@@ -77,7 +78,9 @@ def finding_of(row: Mapping[str, Any]) -> Finding:
     values: dict[str, Any] = {field.name: row.get(field.name) for field in fields(Finding)}
     values["fingerprint"] = known_as(row)
     values |= {name: in_utc(row[name]) for name in ("first_seen", "last_seen")}
-    return Finding(**values | {"silenced": bool(row.get("silenced")), "evidence": tuple(row["evidence"] or ())})
+    return Finding(
+        **values | {"silenced": bool(row.get("silenced")), "evidence": tuple(row["evidence"] or ())}
+    )
 
 
 def findings_of(rows: Iterable[Mapping[str, Any]], harms: Mapping[str, tuple[str, ...]]) -> list[Finding]:
@@ -102,7 +105,9 @@ def findings_of(rows: Iterable[Mapping[str, Any]], harms: Mapping[str, tuple[str
 def harms_of(tables: Tables, rows: Sequence[Mapping[str, Any]]) -> dict[str, tuple[str, ...]]:
     """Return the harm of each finding as `harms.by_finding` words it. rows: all rows of `findings`."""
     findings = [
-        dict(row) | {name: row[name] and row[name].replace(tzinfo=None) for name in ("first_seen", "last_seen")} for row in rows
+        dict(row)
+        | {name: row[name] and row[name].replace(tzinfo=None) for name in ("first_seen", "last_seen")}
+        for row in rows
     ]
     # an open finding was last seen at the end of the logs
     now: dict[str, datetime | None] = {row["cluster"]: None for row in findings}
@@ -161,7 +166,8 @@ def send_all(
 def _serve(sink: Sink, requests: Sequence[Request], secrets: Secrets, record: Record) -> Delivered:
     """Send the requests of one sink, in order.
 
-    A sink that cannot be reached is not tried again in this run. A sink that refuses one message is sent the next.
+    A sink that cannot be reached is not tried again in this run. A sink that refuses one message is sent the
+    next.
     """
     failed: list[tuple[Request, str]] = []
     down: str | None = None
@@ -183,14 +189,21 @@ def _serve(sink: Sink, requests: Sequence[Request], secrets: Secrets, record: Re
             not_opened |= {message.key for message in request.messages}
     if failed:
         record([row for request, error in failed for row in _rows(request, error)])
-    count, lost = (sum(len(request.messages) for request in some) for some in (requests, [request for request, _ in failed]))
+    count, lost = (
+        sum(len(request.messages) for request in some)
+        for some in (requests, [request for request, _ in failed])
+    )
     return Delivered(sink.name, count, lost, failed[0][1] if failed else None)
 
 
 def _rows(request: Request, error: str | None) -> list[Sent]:
     now = datetime.now(UTC)
     labels = request.labels or (None,) * len(request.messages)
-    return [row for message, of_it in zip(request.messages, labels, strict=True) for row in outcome(message, now, error, of_it)]
+    return [
+        row
+        for message, of_it in zip(request.messages, labels, strict=True)
+        for row in outcome(message, now, error, of_it)
+    ]
 
 
 def _bounded(sink: Sink, request: Request, secrets: Secrets) -> None:
@@ -241,7 +254,9 @@ class Outbox:
         with self.lock:
             self.append(pa.Table.from_pylist([asdict(row) for row in rows]))
 
-    def context(self, planned: Mapping[str, Sequence[Message]], newest: Mapping[str, datetime], now: datetime) -> Context:
+    def context(
+        self, planned: Mapping[str, Sequence[Message]], newest: Mapping[str, datetime], now: datetime
+    ) -> Context:
         """Return what the texts of messages are built from, with the log lines that they show."""
         hidden = {text for sink in self.config.sinks for text in sink.secrets(self.environment).hidden()}
         plain = Context(
@@ -264,7 +279,9 @@ class Outbox:
             for row in rows_of(self.tables.read("events", columns, where))
         }
 
-    def deliver(self, findings: Sequence[Finding], newest: Mapping[str, datetime], again: str | None = None) -> list[Delivered]:
+    def deliver(
+        self, findings: Sequence[Finding], newest: Mapping[str, datetime], again: str | None = None
+    ) -> list[Delivered]:
         """Send what is due and record it; return the outcome of each sink that had something due."""
         now = datetime.now(UTC)
         planned = plan(self.config.sinks, findings, self.sent, now=now, newest=newest, again=again)

@@ -57,7 +57,9 @@ def post(
         session.mount("https://", HTTPAdapter(max_retries=retry))
         is_text = isinstance(body, str)
         # a header of the sink replaces ours
-        sent = {"User-Agent": "kafka-audit"} | ({"Content-Type": PLAIN_TEXT} if is_text else {}) | dict(headers)
+        sent = (
+            {"User-Agent": "kafka-audit"} | ({"Content-Type": PLAIN_TEXT} if is_text else {}) | dict(headers)
+        )
         if token := secrets.get("token"):
             sent["Authorization"] = f"Bearer {token}"
         with _without_address(timeout_seconds):
@@ -79,7 +81,9 @@ def post(
         text = " ".join(without(refusal, secrets.hidden()).split())[:ANSWER]
         printable = "".join(c if c.isprintable() else "?" for c in text)
         refused = answer.status_code not in TRY_LATER
-        raise Undelivered(f"answered {answer.status_code}" + (f": {printable}" if refused and printable else ""), refused)
+        raise Undelivered(
+            f"answered {answer.status_code}" + (f": {printable}" if refused and printable else ""), refused
+        )
 
 
 class _Patient(Retry):
@@ -139,7 +143,12 @@ def _cause(error: BaseException | None, kind: type[BaseException]) -> BaseExcept
         reason = one.reason if isinstance(one, MaxRetryError) else None
         seen += [
             inner
-            for inner in (*getattr(one, "args", ()), reason, getattr(one, "__cause__", None), getattr(one, "__context__", None))
+            for inner in (
+                *getattr(one, "args", ()),
+                reason,
+                getattr(one, "__cause__", None),
+                getattr(one, "__context__", None),
+            )
             if isinstance(inner, BaseException) and inner not in seen
         ]
     return None

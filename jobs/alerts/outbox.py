@@ -1,7 +1,7 @@
 """Find the findings that each sink must be notified of, and group them into messages. Pure.
 
-A finding is `firing` until it is resolved. Each (fingerprint, sink, state, occurrence) is delivered once. An occurrence ends when the
-finding is resolved; the next one begins when it is reopened.
+A finding is `firing` until it is resolved. Each (fingerprint, sink, state, occurrence) is delivered once. An
+occurrence ends when the finding is resolved; the next one begins when it is reopened.
 """
 
 import hashlib
@@ -63,7 +63,8 @@ class Sent:
     """A row of `alerts`: one finding that was sent to one sink, or failed to be sent.
 
     Times are UTC with a zone.
-    digest: key of the digest, or of the story of another finding, that it was part of; None: the key was its own fingerprint.
+    digest: key of the digest, or of the story of another finding, that it was part of; None: the key was its
+    own fingerprint.
     labels: JSON; Alertmanager resolves an alert only under the labels that it fired with.
     """
 
@@ -89,7 +90,8 @@ class Sent:
 class Due:
     """A sink must be notified that a finding is in a state.
 
-    tried: its row of an earlier run. fired: the row under which the sink knows the incident that is resolved or repeated now.
+    tried: its row of an earlier run. fired: the row under which the sink knows the incident that is resolved
+    or repeated now.
     """
 
     finding: Finding
@@ -118,7 +120,11 @@ class Message:
     def findings(self) -> tuple[Finding, ...]:
         """Return its findings, each once: the cause of a story first, then the worst first."""
         found = {item.finding.fingerprint: item.finding for item in self.items}
-        return tuple(sorted(found.values(), key=lambda finding: (finding.fingerprint != self.lead, worst_first(finding))))
+        return tuple(
+            sorted(
+                found.values(), key=lambda finding: (finding.fingerprint != self.lead, worst_first(finding))
+            )
+        )
 
     @property
     def severity(self) -> str:
@@ -162,7 +168,10 @@ def due(
             history[row.cluster, row.fingerprint].append(row)
     found = []
     for finding in findings:
-        rows = sorted(history[finding.cluster, finding.fingerprint], key=lambda row: (row.occurrence, row.state == RESOLVED))
+        rows = sorted(
+            history[finding.cluster, finding.fingerprint],
+            key=lambda row: (row.occurrence, row.state == RESOLVED),
+        )
         wanted = routed(sink, finding) and not finding.silenced
         if not rows:
             recent = newest.get(finding.cluster, now) - timedelta(hours=RECENT_HOURS)
@@ -175,7 +184,9 @@ def due(
     return sorted(found, key=_order)
 
 
-def _next(sink: Sink, finding: Finding, rows: Sequence[Sent], *, wanted: bool, now: datetime, again: bool) -> list[Due]:
+def _next(
+    sink: Sink, finding: Finding, rows: Sequence[Sent], *, wanted: bool, now: datetime, again: bool
+) -> list[Due]:
     """Return what a sink must still be notified of about a finding: undelivered rows, and changes since."""
     last = rows[-1]
     fired = next((row for row in reversed(rows) if row.state == FIRING and row.delivered_at), None)
@@ -185,7 +196,9 @@ def _next(sink: Sink, finding: Finding, rows: Sequence[Sent], *, wanted: bool, n
         if row.delivered_at is None and (wanted or (row.state == RESOLVED and fired))
     ]
     if last.state == RESOLVED:
-        return [*found, Due(finding, FIRING, last.occurrence + 1)] if wanted and not finding.is_over else found
+        return (
+            [*found, Due(finding, FIRING, last.occurrence + 1)] if wanted and not finding.is_over else found
+        )
     if finding.is_over and (found or last.delivered_at is not None):
         found.append(Due(finding, RESOLVED, last.occurrence, None, fired))
     elif (
@@ -205,18 +218,22 @@ def _order(item: Due) -> tuple[Any, ...]:
     return not waiting, tried_at, item.state == RESOLVED, worst_first(item.finding), item.occurrence > 1
 
 
-def messages(sink: Sink, items: Sequence[Due], findings: Iterable[Finding], sent: Iterable[Sent]) -> list[Message]:
+def messages(
+    sink: Sink, items: Sequence[Due], findings: Iterable[Finding], sent: Iterable[Sent]
+) -> list[Message]:
     """Return the messages that are due to a sink, in order.
 
-    A cause and its consequences are one message. If a cluster has more messages than the sink's limit, they become one digest. An incident
-    that a story or a digest opened is resolved when all its findings are.
+    A cause and its consequences are one message. If a cluster has more messages than the sink's limit, they
+    become one digest. An incident that a story or a digest opened is resolved when all its findings are.
     """
     known, rows = list(findings), [row for row in sent if row.sink == sink.name]
     causes = _first_causes(finding for finding in known if routed(sink, finding) and not finding.silenced)
     if sink.keeps_incidents:
         firing = [item for item in items if item.state == FIRING]
         joining = _joining([item for item in firing if not item.fired], known, rows, causes)
-        opened = _grouped(sink, [item for item in firing if not item.fired and id(item) not in joining.taken], causes)
+        opened = _grouped(
+            sink, [item for item in firing if not item.fired and id(item) not in joining.taken], causes
+        )
         again = [(item, item.fired.digest) for item in firing if item.fired] + joining.items
         once_more = _under_their_keys(sink, FIRING, again)
         over = [item for item in items if item.state == RESOLVED]
@@ -225,7 +242,9 @@ def messages(sink: Sink, items: Sequence[Due], findings: Iterable[Finding], sent
         items = _pairs_as_resolved(items)
         found = _grouped(sink, items, causes)
     position = {id(item): number for number, item in enumerate(items)}
-    return sorted(found, key=lambda message: min(position.get(id(item), len(items)) for item in message.items))
+    return sorted(
+        found, key=lambda message: min(position.get(id(item), len(items)) for item in message.items)
+    )
 
 
 def _first_causes(findings: Iterable[Finding]) -> dict[tuple[str, str], str]:
@@ -249,7 +268,8 @@ def _story(finding: Finding, causes: Mapping[tuple[str, str], str]) -> str:
 class _Joining:
     """New findings that join incidents that are open at a sink.
 
-    items: each new finding with the key of its incident, and the cause that opened it. taken: `id` of the items that join.
+    items: each new finding with the key of its incident, and the cause that opened it. taken: `id` of the
+    items that join.
     """
 
     items: list[tuple[Due, str | None]]
@@ -257,7 +277,10 @@ class _Joining:
 
 
 def _joining(
-    items: Sequence[Due], findings: Sequence[Finding], sent: Sequence[Sent], causes: Mapping[tuple[str, str], str]
+    items: Sequence[Due],
+    findings: Sequence[Finding],
+    sent: Sequence[Sent],
+    causes: Mapping[tuple[str, str], str],
 ) -> _Joining:
     """Return the new findings whose first cause is firing at the sink.
 
@@ -284,7 +307,9 @@ def _joining(
 
 def _grouped(sink: Sink, items: Iterable[Due], causes: Mapping[tuple[str, str], str]) -> list[Message]:
     """Return one message per story, or one digest per cluster and state."""
-    groups: dict[tuple[str, str], dict[str, dict[tuple[str, int], list[Due]]]] = defaultdict(lambda: defaultdict(dict))
+    groups: dict[tuple[str, str], dict[str, dict[tuple[str, int], list[Due]]]] = defaultdict(
+        lambda: defaultdict(dict)
+    )
     for item in items:
         finding = item.finding
         stories = groups[finding.cluster, item.state]
@@ -297,9 +322,14 @@ def _grouped(sink: Sink, items: Iterable[Due], causes: Mapping[tuple[str, str], 
             continue
         for root, pairs in stories.items():
             if len({fingerprint for fingerprint, _ in pairs}) > 1:
-                found.append(_of_story(sink, cluster, state, root, [item for pair in pairs.values() for item in pair]))
+                found.append(
+                    _of_story(sink, cluster, state, root, [item for pair in pairs.values() for item in pair])
+                )
             else:
-                found += [Message(sink, cluster, state, fingerprint, tuple(pair)) for (fingerprint, _), pair in pairs.items()]
+                found += [
+                    Message(sink, cluster, state, fingerprint, tuple(pair))
+                    for (fingerprint, _), pair in pairs.items()
+                ]
     return found
 
 
@@ -321,14 +351,20 @@ def _resolving(
     sent: Iterable[Sent],
 ) -> list[Message]:
     """Return the messages that resolve incidents, each under the key that it was opened with."""
-    opened = {(item.finding.fingerprint, item.occurrence): message for message in firing for item in message.items}
+    opened = {
+        (item.finding.fingerprint, item.occurrence): message for message in firing for item in message.items
+    }
     open_now = {(finding.cluster, finding.fingerprint) for finding in findings if not finding.is_over}
-    # a finding's own incident stays open while the finding fires (`due`); the incident of a story or digest, while any of its findings does
+    # a finding's own incident stays open while the finding fires (`due`); the incident of a story or digest,
+    # while any of its findings does
     still_open = {row.digest for row in sent if row.digest and (row.cluster, row.fingerprint) in open_now}
     still_open |= {
         message.key
         for message in firing
-        if any(not finding.is_over and (message.digest or finding.fingerprint != message.key) for finding in message.findings)
+        if any(
+            not finding.is_over and (message.digest or finding.fingerprint != message.key)
+            for finding in message.findings
+        )
     }
     over = []
     for item in items:
@@ -366,7 +402,10 @@ def _pairs_as_resolved(items: Sequence[Due]) -> list[Due]:
     One message to a person covers both.
     """
     over = {(item.finding.fingerprint, item.occurrence) for item in items if item.state == RESOLVED}
-    return [replace(item, state=RESOLVED) if (item.finding.fingerprint, item.occurrence) in over else item for item in items]
+    return [
+        replace(item, state=RESOLVED) if (item.finding.fingerprint, item.occurrence) in over else item
+        for item in items
+    ]
 
 
 def digest_key(items: Iterable[Due]) -> str:

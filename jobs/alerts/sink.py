@@ -1,7 +1,7 @@
 """A sink: its settings, how messages become requests, and how a request reaches it.
 
-Each type of sink is a module of `jobs.alerts.sinks` with one subclass of Sink. Its dataclass fields are its keys in audit.toml.
-`SINK_TYPES` finds the module; no other code names it.
+Each type of sink is a module of `jobs.alerts.sinks` with one subclass of Sink. Its dataclass fields are its
+keys in audit.toml. `SINK_TYPES` finds the module; no other code names it.
 """
 
 from __future__ import annotations
@@ -47,7 +47,8 @@ class Undelivered(Exception):
 class Request:
     """One request to a sink, and the messages that it delivers.
 
-    url: None if the address is in an environment variable. body: what the sink's `send` takes. labels: of each message (Alertmanager).
+    url: None if the address is in an environment variable. body: what the sink's `send` takes. labels: of
+    each message (Alertmanager).
     """
 
     messages: tuple[Message, ...]
@@ -75,10 +76,19 @@ class Secrets:
         texts = list(self.values.values())
         if address := self.values.get("url"):
             parts = urlsplit(address)
-            inner = [*parts.path.split("/"), parts.query, *parts.query.split("&"), parts.username or "", parts.password or ""]
+            inner = [
+                *parts.path.split("/"),
+                parts.query,
+                *parts.query.split("&"),
+                parts.username or "",
+                parts.password or "",
+            ]
             inner += [piece.partition("=")[2] for piece in parts.query.split("&")] + [parts.path.strip("/")]
             texts += [piece for piece in inner if len(piece) >= SHORTEST_SECRET]
-            if parts.scheme not in {"http", "https", "smtp", "smtps"} and len(parts.netloc) >= SHORTEST_SECRET:
+            if (
+                parts.scheme not in {"http", "https", "smtp", "smtps"}
+                and len(parts.netloc) >= SHORTEST_SECRET
+            ):
                 texts.append(parts.netloc)
         texts += [quote(text, safe="") for text in texts]
         return tuple(sorted(set(texts), key=len, reverse=True))
@@ -88,13 +98,14 @@ class Secrets:
 class Sink(ABC):
     """Where alerts are sent; see `docs/guides/alerts.md`.
 
-    It has the names of the environment variables of its secrets, never their values.
-    A subclass sets `type`, may set other defaults, and adds fields: str, int, bool, a list of texts (tuple) or a path to a file (Path). A field
-    whose name ends with `_env` names an environment variable.
+    It has the names of the environment variables of its secrets, never their values. A subclass sets `type`,
+    may set other defaults, and adds fields: str, int, bool, a list of texts (tuple) or a path to a file
+    (Path). A field whose name ends with `_env` names an environment variable.
     """
 
     type: ClassVar[str]
-    # the sink keeps an incident open until it is resolved under the same key; other sinks get messages that people read
+    # the sink keeps an incident open until it is resolved under the same key; other sinks get messages that
+    # people read
     keeps_incidents: ClassVar[bool] = False
     # an address in the configuration must have one of these schemes
     schemes: ClassVar[tuple[str, ...]] = ("http", "https")
@@ -113,7 +124,7 @@ class Sink(ABC):
     # whether to send a message about a finding that resolved before its first message
     ended: bool = True
 
-    # -- configuration -----------------------------------------------------------------------------------------
+    # -- configuration ---------------------------------------------------------------------------------------
 
     @classmethod
     def settings(cls) -> tuple[str, ...]:
@@ -122,11 +133,18 @@ class Sink(ABC):
 
     @classmethod
     def of_entry(
-        cls, entry: Entry, *, checks: Iterable[str], clusters: Iterable[str], folder: Path, environment: Mapping[str, str]
+        cls,
+        entry: Entry,
+        *,
+        checks: Iterable[str],
+        clusters: Iterable[str],
+        folder: Path,
+        environment: Mapping[str, str],
     ) -> Self:
         """Return the sink that an [[alert]] describes. Raises UsageError that names file and key.
 
-        checks, clusters: names that the globs may match. folder: the folder of audit.toml; paths are relative to it.
+        checks, clusters: names that the globs may match. folder: the folder of audit.toml; paths are relative
+        to it.
         """
         values: dict[str, Any] = {
             "severity": entry.one_of("severity", "error", schemas.SEVERITIES),
@@ -137,7 +155,9 @@ class Sink(ABC):
         for one in fields(cls):
             if one.name not in values and one.name in entry.table:
                 values[one.name] = cls._value(entry, one.name, kinds[one.name], folder)
-        entry.required(*(one.name for one in fields(cls) if one.name not in values and one.default is MISSING))
+        entry.required(
+            *(one.name for one in fields(cls) if one.name not in values and one.default is MISSING)
+        )
         sink = cls(**values)
         sink._check_secrets(entry, environment)
         sink.check_address(entry, environment)
@@ -149,7 +169,11 @@ class Sink(ABC):
 
     @staticmethod
     def _value(entry: Entry, key: str, kind: Any, folder: Path) -> Any:
-        plain = next((one for one in get_args(kind) if one is not NoneType), kind) if NoneType in get_args(kind) else kind
+        plain = (
+            next((one for one in get_args(kind) if one is not NoneType), kind)
+            if NoneType in get_args(kind)
+            else kind
+        )
         if plain is bool:
             return entry.flag(key, False)
         if plain is int:
@@ -170,9 +194,13 @@ class Sink(ABC):
         elif self.url:
             parts = check_url(self.url, entry, "url", self.schemes)
             if parts.password or parts.username:
-                raise entry.wrong("url", "contains a user or password; give user and password_env, or url_env")
+                raise entry.wrong(
+                    "url", "contains a user or password; give user and password_env, or url_env"
+                )
         elif self.default_url is None:
-            raise entry.wrong("url", "is missing; give it, or url_env, the name of an environment variable that contains it")
+            raise entry.wrong(
+                "url", "is missing; give it, or url_env, the name of an environment variable that contains it"
+            )
 
     def _check_secrets(self, entry: Entry, environment: Mapping[str, str]) -> None:
         for key, variable in self.secret_names().items():
@@ -180,7 +208,11 @@ class Sink(ABC):
             if not ENVIRONMENT_NAME.fullmatch(variable):
                 raise entry.wrong(key, "must be the name of an environment variable, not the secret itself")
             if not environment.get(variable):
-                alike = [name for name in environment if difflib.SequenceMatcher(None, name, variable).ratio() > 0.8]
+                alike = [
+                    name
+                    for name in environment
+                    if difflib.SequenceMatcher(None, name, variable).ratio() > 0.8
+                ]
                 near = f"; did you mean {nearest(variable, alike)}?" if alike else ""
                 raise entry.wrong(key, f"names the environment variable {variable}, which is not set{near}")
         if (getattr(self, "user", None) is None) != (getattr(self, "password_env", None) is None):
@@ -194,9 +226,15 @@ class Sink(ABC):
     def secrets(self, environment: Mapping[str, str]) -> Secrets:
         """Return the values that the configuration names."""
         names = self.secret_names()
-        return Secrets({key.removesuffix(SECRET): environment[name] for key, name in names.items() if environment.get(name)})
+        return Secrets(
+            {
+                key.removesuffix(SECRET): environment[name]
+                for key, name in names.items()
+                if environment.get(name)
+            }
+        )
 
-    # -- messages ----------------------------------------------------------------------------------------------
+    # -- messages --------------------------------------------------------------------------------------------
 
     @abstractmethod
     def payload(self, message: Message, context: Context) -> Any:
@@ -210,7 +248,13 @@ class Sink(ABC):
         """Return the requests that deliver the messages, in order."""
         url = self.url or (None if self.url_env else self.default_url)
         return [
-            Request((one,), self.payload(one, context), url, {"Idempotency-Key": key_of(one)}, (self.labels(one, context),))
+            Request(
+                (one,),
+                self.payload(one, context),
+                url,
+                {"Idempotency-Key": key_of(one)},
+                (self.labels(one, context),),
+            )
             for one in messages
         ]
 
@@ -222,7 +266,7 @@ class Sink(ABC):
         """Return whether an open incident must be sent again, so that the sink keeps it."""
         return False
 
-    # -- what people see ---------------------------------------------------------------------------------------
+    # -- what people see -------------------------------------------------------------------------------------
 
     def address(self) -> str:
         """Return where the sink is, without what may be secret in its address."""

@@ -1,7 +1,7 @@
 """Write the texts of alerts, plain. Pure.
 
-All text from a log (names, messages, lines) is hostile: `Context.plain` turns it into one line of printable characters, and each sink
-escapes it for its receiver.
+All text from a log (names, messages, lines) is hostile: `Context.plain` turns it into one line of printable
+characters, and each sink escapes it for its receiver.
 """
 
 import shlex
@@ -39,7 +39,8 @@ class Line:
 class Context:
     """The values that texts use besides findings.
 
-    tables: the folder, for the command that shows more. checks: check -> its name. now: this machine's clock, UTC.
+    tables: the folder, for the command that shows more. checks: check -> its name. now: this machine's clock,
+    UTC.
     hidden: secrets, which are never repeated. newest: cluster -> newest moment of its logs.
     """
 
@@ -55,7 +56,9 @@ class Context:
     def plain(self, text: str, width: int) -> str:
         """Return one line of printable characters, at most `width` long, without secrets."""
         text = without(text[: 4 * width + 1000], self.hidden)
-        clean = "".join(c if c.isprintable() else " " if c in "\n\r\t" else "\N{REPLACEMENT CHARACTER}" for c in text).strip()
+        clean = "".join(
+            c if c.isprintable() else " " if c in "\n\r\t" else "\N{REPLACEMENT CHARACTER}" for c in text
+        ).strip()
         return shortened(clean, width)
 
 
@@ -137,7 +140,8 @@ def when(finding: Finding, context: Context) -> str:
             if newest
             else f"At {moment(finding.first_seen)}, once."
         )
-    begin, end = moment(finding.first_seen), moment(finding.last_seen or finding.first_seen, finding.first_seen)
+    begin = moment(finding.first_seen)
+    end = moment(finding.last_seen or finding.first_seen, finding.first_seen)
     if finding.is_over:
         return f"Over: it lasted from {begin} to {end}."
     return f"Since {begin}; still so at {end}, where the logs end or last show it."
@@ -195,12 +199,18 @@ def description(message: Message, context: Context) -> str:
     finding = message.findings[0]
     lines = ["This is a test; nothing is wrong."] if context.test else []
     lines += [context.plain(harm, 300) for harm in finding.harms]
-    lines += [context.plain(finding.title, 400), context.plain(finding.detail or "", 700), when(finding, context)]
+    lines += [
+        context.plain(finding.title, 400),
+        context.plain(finding.detail or "", 700),
+        when(finding, context),
+    ]
     effects = message.findings[1:]
     # this sink does not get the cause itself
     if finding.cause and finding.caused_by not in {effect.fingerprint for effect in effects}:
         lines.append(f"Cause: {context.plain(finding.cause, 200)}")
-    lines += [f"Consequence: [{effect.severity}] {context.plain(effect.title, 200)}" for effect in effects[:NAMED]]
+    lines += [
+        f"Consequence: [{effect.severity}] {context.plain(effect.title, 200)}" for effect in effects[:NAMED]
+    ]
     if len(effects) > NAMED:
         lines.append(f"and {counted(len(effects) - NAMED, 'more consequence')}")
     if finding.advice and message.state == FIRING:
@@ -214,13 +224,18 @@ def _digest(message: Message, context: Context) -> str:
     counted = ", ".join(f"{severities[name]:,} {name}" for name in reversed(SEVERITIES) if severities[name])
     lines = [f"{len(findings):,} findings in {context.plain(message.cluster, 249)} at once: {counted}."]
     # findings of one story have the same sentences
-    harms = list(dict.fromkeys(harm for finding in findings for harm in finding.harms if harm != NOTHING_SHOWN))
+    harms = list(
+        dict.fromkeys(harm for finding in findings for harm in finding.harms if harm != NOTHING_SHOWN)
+    )
     lines += [context.plain(harm, 300) for harm in harms[:HARMS]]
     lines += [f"[{finding.severity}] {headline(finding, context, width=120)}" for finding in findings[:NAMED]]
     # in the order of the findings: the worst kind first
     rest = Counter(what(finding, context) for finding in findings[NAMED:])
     if rest:
-        lines.append(f"and {sum(rest.values()):,} more: " + "; ".join(f"{count:,} {title}" for title, count in rest.items()))
+        lines.append(
+            f"and {sum(rest.values()):,} more: "
+            + "; ".join(f"{count:,} {title}" for title, count in rest.items())
+        )
     return "\n".join(lines)
 
 

@@ -19,8 +19,8 @@ Subject = tuple[Any, ...]
 def with_causes(found: Sequence[Finding], subjects: Iterable[Mapping[str, Any]]) -> list[Finding]:
     """Return the findings with `caused_by`, the fingerprint of the cause; null: not known.
 
-    found: rows of `findings`, times with a zone or in UTC. subjects: rows of `finding_subjects`. A `caused_by` that names one of `found`
-    is kept. No finding causes itself, directly or through others.
+    found: rows of `findings`, times with a zone or in UTC. subjects: rows of `finding_subjects`. A
+    `caused_by` that names one of `found` is kept. No finding causes itself, directly or through others.
     """
     causes = {row["fingerprint"]: row["caused_by"] for row in found}
     causes = {name: cause if cause in causes else None for name, cause in causes.items()}
@@ -31,7 +31,11 @@ def with_causes(found: Sequence[Finding], subjects: Iterable[Mapping[str, Any]])
             name = row["fingerprint"]
             if causes[name] is not None or row["check_id"] not in rule.effects or row["first_seen"] is None:
                 continue
-            fitting = {cause["fingerprint"]: cause for one in about.subjects(row, rule.subject) for cause in known.get(one, ())}
+            fitting = {
+                cause["fingerprint"]: cause
+                for one in about.subjects(row, rule.subject)
+                for cause in known.get(one, ())
+            }
             for cause in sorted(fitting.values(), key=lambda cause: _nearest_first(cause, row)):
                 if _fits(cause, row, rule) and not _leads_to(cause["fingerprint"], name, causes):
                     causes[name] = cause["fingerprint"]
@@ -69,11 +73,17 @@ class _About:
         yield from ((*of_cluster, topic) for topic in topics)
 
 
-def _by_subject(found: Iterable[Finding], rule: schemas.CauseRule, about: _About) -> dict[Subject, list[Finding]]:
+def _by_subject(
+    found: Iterable[Finding], rule: schemas.CauseRule, about: _About
+) -> dict[Subject, list[Finding]]:
     """Return the findings that a rule allows as cause, by their subjects."""
     known = defaultdict(list)
     for row in found:
-        if row["check_id"] == rule.check and row["first_seen"] is not None and fnmatchcase(row["title"], rule.title):
+        if (
+            row["check_id"] == rule.check
+            and row["first_seen"] is not None
+            and fnmatchcase(row["title"], rule.title)
+        ):
             for subject in about.subjects(row, rule.subject):
                 known[subject].append(row)
     return dict(known)

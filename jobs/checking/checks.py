@@ -26,10 +26,23 @@ from parsers.definitions import INPUT_FACTS, INPUT_TABLES
 from schemas import wording
 
 AUDITED = (
-    "events", "partition_timeline", "replica_timeline", "reassignments", "topic_deletions", "controllers", "discontinuities",
-    "coverage", "broker_outages", "topic_assignments", "broker_load", "durability", "checkpoints", "partitions_now",
-)  # fmt: skip
-# optional columns of a check: the subjects of its findings, and the outage that caused them (node null: of all brokers)
+    "events",
+    "partition_timeline",
+    "replica_timeline",
+    "reassignments",
+    "topic_deletions",
+    "controllers",
+    "discontinuities",
+    "coverage",
+    "broker_outages",
+    "topic_assignments",
+    "broker_load",
+    "durability",
+    "checkpoints",
+    "partitions_now",
+)
+# optional columns of a check: the subjects of its findings, and the outage that caused them (node null: of
+# all brokers)
 SUBJECTS = "ARRAY<STRUCT<topic: STRING, partition: INT, replica: INT, since: TIMESTAMP, until: TIMESTAMP>>"
 OUTAGE = "STRUCT<node: INT, since: TIMESTAMP>"
 # columns of a violation that its text is rendered from
@@ -59,10 +72,12 @@ def register(
 ) -> None:
     """Register the views and functions (`schemas/functions`) that checks read.
 
-    Views: audited_<table> (`updates.scope`), audited_partitions_now (`updates.partitions_now`), clocks, slos, legal_moves, leading,
-    partition_episodes, losses, those of `fact_frames` and of `schemas/facts`.
+    Views: audited_<table> (`updates.scope`), audited_partitions_now (`updates.partitions_now`), clocks, slos,
+    legal_moves, leading, partition_episodes, losses, those of `fact_frames` and of `schemas/facts`.
     """
-    given = {table: audited[table] if table != "events" else _named_columns(audited[table]) for table in AUDITED}
+    given = {
+        table: audited[table] if table != "events" else _named_columns(audited[table]) for table in AUDITED
+    }
     known = {f"audited_{table}": rows for table, rows in given.items()}
     known |= {frame.__name__: frame(facts) for frame in fact_frames.FRAMES}
     known |= {"clocks": clock_rows(clocks), "slos": slo_rows(slos), "legal_moves": _legal_moves()}
@@ -84,17 +99,23 @@ def _named_columns(events: Frame) -> Frame:
 
     Spark analyses every column of a view at each mention.
     """
-    named = {word for kind in ("facts", "checks") for one in schemas.statements(kind) for word in words(one.sql)}
+    named = {
+        word for kind in ("facts", "checks") for one in schemas.statements(kind) for word in words(one.sql)
+    }
     return select(events, *(name for name in schemas.columns("events") if name in named))
 
 
 def clock_rows(clocks: Iterable[Clock]) -> pa.Table:
     """Return the view `clocks`: cluster, now, incarnation, kafka_version, version_number."""
-    numbers = [None if one.kafka_version is None else schemas.version_number(one.kafka_version) for one in clocks]
+    numbers = [
+        None if one.kafka_version is None else schemas.version_number(one.kafka_version) for one in clocks
+    ]
     return pa.table(
         {
             "cluster": pa.array([one.cluster for one in clocks], pa.string()),
-            "now": pa.array([one.now and one.now.replace(tzinfo=UTC) for one in clocks], pa.timestamp("us", "UTC")),
+            "now": pa.array(
+                [one.now and one.now.replace(tzinfo=UTC) for one in clocks], pa.timestamp("us", "UTC")
+            ),
             "incarnation": pa.array([one.incarnation for one in clocks], pa.int32()),
             "kafka_version": pa.array([one.kafka_version for one in clocks], pa.string()),
             "version_number": pa.array(numbers, pa.int32()),
@@ -105,7 +126,10 @@ def clock_rows(clocks: Iterable[Clock]) -> pa.Table:
 def _legal_moves() -> pa.Table:
     """Return the view `legal_moves`: machine, from_state, to_state, since (the number of a version)."""
     names = ("machine", "from_state", "to_state", "since")
-    moves = ((one.machine, one.from_state, one.to_state, schemas.version_number(one.since)) for one in schemas.moves())
+    moves = (
+        (one.machine, one.from_state, one.to_state, schemas.version_number(one.since))
+        for one in schemas.moves()
+    )
     return pa.table(list(zip(*moves, strict=True)), names=names)
 
 
@@ -117,9 +141,18 @@ def asked(
     outputs: Sequence[ToolOutput],
 ) -> str:
     """Return a hash of everything that findings depend on besides the tables."""
-    texts = [statement.sql for kind in ("functions", "facts", "checks") for statement in schemas.statements(kind)]
+    texts = [
+        statement.sql for kind in ("functions", "facts", "checks") for statement in schemas.statements(kind)
+    ]
     texts += map(
-        repr, (schemas.thresholds(), schemas.coverage(), schemas.cause_rules(), wording.wordings(), wording.known_commands())
+        repr,
+        (
+            schemas.thresholds(),
+            schemas.coverage(),
+            schemas.cause_rules(),
+            wording.wordings(),
+            wording.known_commands(),
+        ),
     )
     return hashlib.sha256(repr((texts, clocks, thresholds, slos, silences, outputs)).encode()).hexdigest()
 
@@ -127,7 +160,8 @@ def asked(
 def present(queries: Queries) -> set[str]:
     """Return the names in the data that a check may list in `only`.
 
-    They are event types, kinds of episodes, states of replicas, and those of INPUT_TABLES and INPUT_FACTS that have rows.
+    They are event types, kinds of episodes, states of replicas, and those of INPUT_TABLES and INPUT_FACTS
+    that have rows.
     """
     kinds = [
         "SELECT event_type AS kind FROM audited_events",
@@ -160,7 +194,13 @@ def slo_rows(slos: Sequence[Slo]) -> pa.Table:
         for number, slo in enumerate(slos, 1)
     ]
     texts = [(name, pa.string()) for name in ("clusters", "topics")]
-    columns = [("number", pa.int32()), *texts, ("availability", pa.float64()), ("acks", pa.string()), ("days", pa.int32())]
+    columns = [
+        ("number", pa.int32()),
+        *texts,
+        ("availability", pa.float64()),
+        ("acks", pa.string()),
+        ("days", pa.int32()),
+    ]
     return pa.Table.from_pylist(rows, schema=pa.schema(columns))
 
 
@@ -201,7 +241,8 @@ def _all_match(globs: Iterable[tuple[str, str]]) -> str:
 class Violations:
     """The violations that the checks of one run return.
 
-    rows: the columns of `findings` without known_as and those of a run (`finding_lifecycle.OF_RUN`), plus ended BOOLEAN and subjects.
+    rows: the columns of `findings` without known_as and those of a run (`finding_lifecycle.OF_RUN`), plus
+    ended BOOLEAN and subjects.
     failed: check -> why it could not be run.
     """
 
@@ -212,10 +253,12 @@ class Violations:
 def violations(queries: Queries, given: Collection[str] = ()) -> Violations:
     """Run the checks; a failed check does not affect the others.
 
-    given: the names that `present` returns, and those of metadata_log, cluster_ids, slos that exist. A check with `only` runs if one of its
-    names is given.
+    given: the names that `present` returns, and those of metadata_log, cluster_ids, slos that exist. A check
+    with `only` runs if one of its names is given.
     """
-    active = _with_candidates(queries, [check for check in schemas.statements("checks") if _is_given(check, given)])
+    active = _with_candidates(
+        queries, [check for check in schemas.statements("checks") if _is_given(check, given)]
+    )
     failed: dict[str, str] = {}
 
     def found_by(some: Sequence[schemas.Statement]) -> list[dict[str, Any]]:
@@ -245,7 +288,10 @@ def _in_order(queries: Queries, found: list[dict[str, Any]]) -> list[dict[str, A
       JOIN quoted_records q ON q.record_id = e.record_id WHERE e.item = 0 AND e.ts IS NOT NULL GROUP BY e.record_id"""
     times = {row["record_id"]: row["ts"] for row in queries.rows(asked)}
     latest = datetime.max.replace(tzinfo=UTC)
-    return [row | {"evidence": sorted(row["evidence"] or (), key=lambda one: times.get(one, latest))} for row in found]
+    return [
+        row | {"evidence": sorted(row["evidence"] or (), key=lambda one: times.get(one, latest))}
+        for row in found
+    ]
 
 
 def _modes(queries: Queries) -> dict[str, dict[str, Any]]:
@@ -271,7 +317,11 @@ def _in_words(
     done = []
     for row in found:
         words = wording.wordings()[row["check_id"]]
-        facts = dict(modes[row["cluster"]]) | {name: row[name] for name in wording.COLUMNS} | json.loads(row["facts"] or "{}")
+        facts = (
+            dict(modes[row["cluster"]])
+            | {name: row[name] for name in wording.COLUMNS}
+            | json.loads(row["facts"] or "{}")
+        )
         try:
             texts = {name: wording.rendered(getattr(words, name), facts) for name in wording.TEMPLATES}
             if row["lacking"]:
@@ -289,12 +339,18 @@ def _with_causes(found: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     caused_by: the fingerprint of the finding that reports the outage.
     """
     outages = {
-        _outage(row, row["node"], row["first_seen"]): row["fingerprint"] for row in found if row["check_id"] in OUTAGE_CHECKS
+        _outage(row, row["node"], row["first_seen"]): row["fingerprint"]
+        for row in found
+        if row["check_id"] in OUTAGE_CHECKS
     }
     caused = []
     for row in found:
         outage = row["outage"]
-        cause = outages.get(_outage(row, outage["node"], outage["since"])) if outage and outage["since"] is not None else None
+        cause = (
+            outages.get(_outage(row, outage["node"], outage["since"]))
+            if outage and outage["since"] is not None
+            else None
+        )
         caused.append({name: value for name, value in row.items() if name != "outage"} | {"caused_by": cause})
     return caused
 
@@ -334,7 +390,11 @@ def _select(check: schemas.Statement) -> str:
     """
     name = quoted(check.name)
     needs, coverage = check.needs, schemas.coverage()
-    severity, lacking, unheard, source, only = "r.severity", "CAST(NULL AS STRING)", "CAST(NULL AS ARRAY<INT>)", "", ""
+    severity = "r.severity"
+    lacking = "CAST(NULL AS STRING)"
+    unheard = "CAST(NULL AS ARRAY<INT>)"
+    source = ""
+    only = ""
     if conditions := [condition for kind in needs.kinds if (condition := coverage[kind].condition)]:
         is_covered = " OR ".join(conditions)
         if "by_absence" in check.listed("also"):
@@ -344,9 +404,13 @@ def _select(check: schemas.Statement) -> str:
         if needs.otherwise is None:
             only = f"WHERE {is_covered}"
         else:
-            smaller = [quoted(one) for one in schemas.SEVERITIES[schemas.SEVERITIES.index(needs.otherwise) + 1 :]]
+            smaller = [
+                quoted(one) for one in schemas.SEVERITIES[schemas.SEVERITIES.index(needs.otherwise) + 1 :]
+            ]
             severity = f"CASE WHEN NOT ({is_covered}) AND r.severity IN ({', '.join(smaller)}) THEN {quoted(needs.otherwise)} ELSE r.severity END"
-            lacking = f"CASE WHEN NOT ({is_covered}) THEN {quoted(coverage[needs.kinds[0]].lacking or '')} END"
+            lacking = (
+                f"CASE WHEN NOT ({is_covered}) THEN {quoted(coverage[needs.kinds[0]].lacking or '')} END"
+            )
             unheard = "h.unheard"
     return f"""SELECT r.cluster, r.incarnation, {name} AS check_id, {severity} AS severity, r.topic, r.partition, r.replica, r.node, r.first_seen, r.last_seen,
       r.thing, {_facts(check)} AS facts, r.evidence, r.ended, {lacking} AS lacking, {unheard} AS unheard,

@@ -1,7 +1,8 @@
 """Contracts of the tables beyond what Delta enforces, and the command `contracts`.
 
-`schemas/contracts` defines them. On Spark, Great Expectations validates them (`jobs.checking.expectations`). The local engine evaluates
-the same rules as SQL, because importing Great Expectations takes 4 s of processor time.
+`schemas/contracts` defines them. On Spark, Great Expectations validates them (`jobs.checking.expectations`).
+The local engine evaluates the same rules as SQL, because importing Great Expectations takes 4 s of processor
+time.
 """
 
 from __future__ import annotations
@@ -46,9 +47,10 @@ exit codes:
 class Rule:
     """One rule of a table.
 
-    kind: one of KINDS: a column is never null, it has one of some values, no two rows share a key, or a query finds no row.
-    violations: a query over {batch} and {any_table} for the rows that violate it. condition: true for such a row; empty where a rule compares
-    several rows.
+    kind: one of KINDS: a column is never null, it has one of some values, no two rows share a key, or a query
+    finds no row.
+    violations: a query over {batch} and {any_table} for the rows that violate it. condition: true for such a
+    row; empty where a rule compares several rows.
     """
 
     table: str
@@ -74,7 +76,9 @@ class Violation:
 
     def sentence(self) -> str:
         """Return the violation as a message says it."""
-        named = ", ".join(f"{name}={visible(value)[:SHOWN_CHARACTERS]}" for name, value in self.sample.items())
+        named = ", ".join(
+            f"{name}={visible(value)[:SHOWN_CHARACTERS]}" for name, value in self.sample.items()
+        )
         verb = "violates" if self.rows == 1 else "violate"
         return f"{self.table}: {counted(self.rows, 'row')} {verb} '{self.rule}', for example {named or 'one of nulls'}"
 
@@ -86,13 +90,19 @@ def rules_of(table: str) -> tuple[Rule, ...]:
 
     def of_column(kind: str, column: str, words: str, condition: str) -> Rule:
         every = tuple(dict.fromkeys([*shown, column]))
-        return Rule(table, kind, words, (column,), every, f"SELECT * FROM {{batch}} WHERE {condition}", condition)
+        return Rule(
+            table, kind, words, (column,), every, f"SELECT * FROM {{batch}} WHERE {condition}", condition
+        )
 
     for column in schemas.required(table):
         found.append(of_column("required", column, f"{column} is never null", f"`{column}` IS NULL"))
     for column, values in contract.values.items():
         listed = ", ".join(map(quoted, values))
-        found.append(of_column("values", column, f"{column} is one of {', '.join(values)}", f"`{column}` NOT IN ({listed})"))
+        found.append(
+            of_column(
+                "values", column, f"{column} is one of {', '.join(values)}", f"`{column}` NOT IN ({listed})"
+            )
+        )
     if keys := contract.key:
         words = f"no two rows have the same {' and '.join(keys)}"
         named = ", ".join(f"`{column}`" for column in keys)
@@ -106,15 +116,21 @@ def rules_of(table: str) -> tuple[Rule, ...]:
 def text_of(value: Any) -> str:
     """Return a value as a message names it; moments lose their zone, which is UTC."""
     text = str(value)
-    return text.removesuffix("+00:00").replace("T", " ") if text[4:5] == "-" and text[10:11] in ("T", " ") else text
+    return (
+        text.removesuffix("+00:00").replace("T", " ")
+        if text[4:5] == "-" and text[10:11] in ("T", " ")
+        else text
+    )
 
 
 def sample_of(row: Mapping[str, Any], columns: Iterable[str]) -> dict[str, str]:
     """Return the columns that name a row, as text, without nulls."""
-    return {name: text_of(row[name]) for name in columns if row.get(name) is not None and row[name] == row[name]}
+    return {
+        name: text_of(row[name]) for name in columns if row.get(name) is not None and row[name] == row[name]
+    }
 
 
-# -- the same rules as SQL -------------------------------------------------------------------------------------
+# -- the same rules as SQL -----------------------------------------------------------------------------------
 
 
 def _view(table: str) -> str:
@@ -160,13 +176,17 @@ def violations(queries: Queries, rules: Sequence[Rule]) -> list[Violation]:
             selects.append(f"SELECT rule, {sample(columns)} AS example FROM ({exploded})")
     for n, rule in enumerate(rules):
         if not rule.condition:
-            selects.append(f"SELECT {n} AS rule, {sample(rule.shown)} AS example FROM ({as_sql(rule.violations, rule.table)})")
+            selects.append(
+                f"SELECT {n} AS rule, {sample(rule.shown)} AS example FROM ({as_sql(rule.violations, rule.table)})"
+            )
     rows = queries.rows(
         f"SELECT rule, count(*) AS rows, min(example) AS example FROM ({' UNION ALL '.join(selects)}) GROUP BY rule"
     )
     found = {row["rule"]: row for row in rows}
     return [
-        Violation(rule.table, rule.words, found[n]["rows"], sample_of(json.loads(found[n]["example"]), rule.shown))
+        Violation(
+            rule.table, rule.words, found[n]["rows"], sample_of(json.loads(found[n]["example"]), rule.shown)
+        )
         for n, rule in enumerate(rules)
         if n in found
     ]
@@ -175,7 +195,8 @@ def violations(queries: Queries, rules: Sequence[Rule]) -> list[Violation]:
 def validate(queries: Queries, written: Mapping[str, Frame], whole: Mapping[str, Frame]) -> int:
     """Validate rows by SQL and return the number of rules.
 
-    written: table -> rows. whole: all rows of tables that their rules read. Raises ContractError, which names the violated rules.
+    written: table -> rows. whole: all rows of tables that their rules read. Raises ContractError, which names
+    the violated rules.
     """
     register(queries, written, whole)
     rules = [rule for table in written for rule in rules_of(table)]
@@ -191,13 +212,18 @@ def raise_for(found: Sequence[Violation]) -> None:
         raise ContractError(f"the tables break their contract: {listed}{more}")
 
 
-# -- the command -----------------------------------------------------------------------------------------------
+# -- the command ---------------------------------------------------------------------------------------------
 
 
 def add_arguments(commands: Any) -> None:
     """Add `contracts` to the command line."""
     command = add_command(
-        commands, "contracts", run, "--tables", summary="validate the tables with Great Expectations", examples=EXAMPLES
+        commands,
+        "contracts",
+        run,
+        "--tables",
+        summary="validate the tables with Great Expectations",
+        examples=EXAMPLES,
     )
     add_data_docs(command)
 

@@ -1,7 +1,8 @@
 """Great Expectations over the tables: one suite per table, from the definition in `schemas/contracts`.
 
-Its Spark engine validates Spark's frames. Its pandas engine validates few rows, and the tables of the command `contracts`; it is given only
-the columns that expectations name. What reads the rows evaluates rules that are SQL, so that no whole table is in memory.
+Its Spark engine validates Spark's frames. Its pandas engine validates few rows, and the tables of the command
+`contracts`; it is given only the columns that expectations name. What reads the rows evaluates rules that are
+SQL, so that no whole table is in memory.
 """
 
 from __future__ import annotations
@@ -95,7 +96,10 @@ class Suites:
         self._parts = 0
 
     def of_frames(self, spark: Any, written: Mapping[str, Any], whole: Mapping[str, Any]) -> list[Violation]:
-        """Validate frames of Spark. written: table -> rows; whole: all rows of tables that their rules read."""
+        """Validate frames of Spark.
+
+        written: table -> rows; whole: all rows of tables that their rules read.
+        """
         from jobs.engine.rows import in_spark
 
         names = {other: f"whole_{other}" for other in contracts.reads(written)}
@@ -128,7 +132,9 @@ class Suites:
         for table in names:
 
             def ask(query: str, table: str = table) -> list[dict[str, Any]]:
-                return tables.query(query.format(batch=table, **{other: other for other in contracts.reads([table])})).rows()
+                return tables.query(
+                    query.format(batch=table, **{other: other for other in contracts.reads([table])})
+                ).rows()
 
             _asked.set(ask)
             found += self._of_arrow(table, tables.read(table, _columns(table)))
@@ -156,7 +162,9 @@ class Suites:
 
         def outcomes(name: str, some: Sequence[Rule], result_format: Mapping[str, Any]) -> dict[str, Any]:
             """Return rule (its words) -> Great Expectations' result."""
-            suite = self._gx.ExpectationSuite(name=name, expectations=[_expectation(rule, named) for rule in some])
+            suite = self._gx.ExpectationSuite(
+                name=name, expectations=[_expectation(rule, named) for rule in some]
+            )
             suite = self._context.suites.add(suite)
             definition = self._gx.ValidationDefinition(name=name, data=asset, suite=suite)
             self._context.validation_definitions.add(definition)
@@ -168,7 +176,11 @@ class Suites:
 
         self._parts += 1
         self.count += len(rules)
-        whole = outcomes(f"{table} {self._parts}", rules, {"result_format": "BOOLEAN_ONLY" if self._docs is None else "SUMMARY"})
+        whole = outcomes(
+            f"{table} {self._parts}",
+            rules,
+            {"result_format": "BOOLEAN_ONLY" if self._docs is None else "SUMMARY"},
+        )
         failed = [rule for rule in rules if not whole[rule.words].success]
         if not failed:
             return []
@@ -203,7 +215,9 @@ def _site(folder: Path) -> dict[str, Any]:
 
 def _columns(table: str) -> list[str]:
     """Return the columns that the expectations of a table read, at least one."""
-    read = dict.fromkeys(column for rule in rules_of(table) if rule.kind != "rows" for column in (*rule.shown, *rule.columns))
+    read = dict.fromkeys(
+        column for rule in rules_of(table) if rule.kind != "rows" for column in (*rule.shown, *rule.columns)
+    )
     return list(read) or list(schemas.columns(table))[:1]
 
 
@@ -226,13 +240,18 @@ def _expectation(rule: Rule, named: Callable[[str], str]) -> Any:
     if rule.kind == "key" and len(rule.columns) == 1:
         return gxe.ExpectColumnValuesToBeUnique(column=rule.columns[0], **texts)
     if rule.kind == "key":
-        return gxe.ExpectCompoundColumnsToBeUnique(column_list=list(rule.columns), ignore_row_if="never", **texts)
+        return gxe.ExpectCompoundColumnsToBeUnique(
+            column_list=list(rule.columns), ignore_row_if="never", **texts
+        )
     return gxe.UnexpectedRowsExpectation(unexpected_rows_query=named(rule.violations), **texts)
 
 
 def _refuse_errors(rule: Rule, outcome: Any) -> None:
     """Raise ContractError where a rule could not be evaluated; Great Expectations reports it as violated."""
-    for error in [outcome.exception_info, *(v for v in outcome.exception_info.values() if isinstance(v, dict))]:
+    for error in [
+        outcome.exception_info,
+        *(v for v in outcome.exception_info.values() if isinstance(v, dict)),
+    ]:
         if error.get("raised_exception"):
             why = str(error.get("exception_message")).splitlines()[0]
             raise ContractError(f"{rule.table}: the rule '{rule.words}' could not be evaluated: {why}")
@@ -240,7 +259,13 @@ def _refuse_errors(rule: Rule, outcome: Any) -> None:
 
 def _violation(rule: Rule, result: Mapping[str, Any]) -> Violation:
     """Return a violation. result: Great Expectations' result with the violating rows."""
-    rows = result["details"]["unexpected_rows"] if rule.kind == "rows" else result.get("unexpected_index_list") or []
+    rows = (
+        result["details"]["unexpected_rows"]
+        if rule.kind == "rows"
+        else result.get("unexpected_index_list") or []
+    )
     samples = [sample_of(row, rule.shown) for row in rows]
     count = result["observed_value"] if rule.kind == "rows" else result["unexpected_count"]
-    return Violation(rule.table, rule.words, count, min(samples, key=lambda one: sorted(one.items()), default={}))
+    return Violation(
+        rule.table, rule.words, count, min(samples, key=lambda one: sorted(one.items()), default={})
+    )

@@ -1,8 +1,8 @@
 """The identity of findings: their fingerprints, and which stored finding each continues. Plain Python.
 
-A fingerprint depends on the check, its subject, and for checks of episodes the day on which the episode began. Late records may move
-the begin of an episode, join two episodes or split one. A reported finding then gets a new fingerprint; `known_as` keeps the one that
-people and sinks know.
+A fingerprint depends on the check, its subject, and for checks of episodes the day on which the episode
+began. Late records may move the begin of an episode, join two episodes or split one. A reported finding then
+gets a new fingerprint; `known_as` keeps the one that people and sinks know.
 """
 
 import hashlib
@@ -33,9 +33,10 @@ def hashed(*parts: object) -> str:
 def identified(found: Iterable[Finding]) -> list[Finding]:
     """Return the findings with `fingerprint`. found: rows of `findings` with `thing`.
 
-    The newest episode of one thing and day gets the hash of thing and day. New records of that day do not change it, and no earlier
-    episode is needed to compute it. The other episodes are hashed with their begin. So are several findings of one thing where a check
-    has no episodes: a check whose columns do not distinguish its findings must not stop a run.
+    The newest episode of one thing and day gets the hash of thing and day. New records of that day do not
+    change it, and no earlier episode is needed to compute it. The other episodes are hashed with their begin.
+    So are several findings of one thing where a check has no episodes: a check whose columns do not
+    distinguish its findings must not stop a run.
     """
     rows, episodes = list(found), episodic()
     together: dict[str, list[int]] = defaultdict(list)
@@ -83,8 +84,8 @@ def _utc(at: datetime) -> datetime:
 class Matched:
     """Found and stored findings; a found one and the stored one that it continues have one fingerprint.
 
-    found: with `known_as`. before: the stored rows; those whose fingerprint or begin changed are marked `moved`. fingerprints: stored -> new,
-    of the moved ones.
+    found: with `known_as`. before: the stored rows; those whose fingerprint or begin changed are marked
+    `moved`. fingerprints: stored -> new, of the moved ones.
     """
 
     found: list[Finding]
@@ -95,8 +96,8 @@ class Matched:
 def matched(found: Iterable[Finding], before: Iterable[Finding], begins: Mapping[str, datetime]) -> Matched:
     """Match each finding with the stored finding that it continues.
 
-    found: `checks.violations`. before: the stored rows of `findings`. begins: cluster -> begin of the rows that this run reads; a cluster
-    whose rows are all read is left out.
+    found: `checks.violations`. before: the stored rows of `findings`. begins: cluster -> begin of the rows
+    that this run reads; a cluster whose rows are all read is left out.
     """
     rows, stored, episodes = list(found), list(before), episodic()
     pairs = dict(_pairs(rows, stored))
@@ -143,7 +144,12 @@ def known_as(row: Mapping[str, Any]) -> str:
 def _with_its_begin(row: Finding, old: Finding, begins: Mapping[str, datetime]) -> Finding:
     """Return the finding with its stored begin, where this run did not read its begin."""
     since, first = begins.get(row["cluster"]), old["first_seen"]
-    if since is None or first is None or row["first_seen"] is None or not _utc(first) < _utc(since) < _utc(row["first_seen"]):
+    if (
+        since is None
+        or first is None
+        or row["first_seen"] is None
+        or not _utc(first) < _utc(since) < _utc(row["first_seen"])
+    ):
         return row
     return row | {"first_seen": first}
 
@@ -182,9 +188,9 @@ def _marks(row: Finding) -> Iterator[tuple[Any, ...]]:
 def _likeness(row: Finding, old: Finding, *, is_episode: bool) -> tuple[int, int, int, int, timedelta] | None:
     """Return how likely a found and a stored finding of one check are the same one.
 
-    None where they are not.
-    Findings of a check without episodes are the same if their fingerprints are. Others are if they concern the same thing at the same
-    time, or if they overlap and share a record. The latter covers a thing whose description changed, such as its cause or incarnation.
+    None where they are not. Findings of a check without episodes are the same if their fingerprints are.
+    Others are if they concern the same thing at the same time, or if they overlap and share a record. The
+    latter covers a thing whose description changed, such as its cause or incarnation.
     """
     if not is_episode and row["fingerprint"] == old["fingerprint"]:
         return 3, 0, 0, 0, timedelta()

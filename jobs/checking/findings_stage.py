@@ -27,8 +27,8 @@ def write(
 ) -> tuple[Mapping[str, str], queries.Queries, list[str]]:
     """Write the findings of clusters.
 
-    Returns check -> why it could not be run; queries over the checked tables; messages about the contracts that passed. Raises ContractError
-    where a written table breaks its contract.
+    Returns check -> why it could not be run; queries over the checked tables; messages about the contracts
+    that passed. Raises ContractError where a written table breaks its contract.
     """
     names = [clock.cluster for clock in clocks]
     days = max((slo.days for slo in asked.config.slos), default=0)
@@ -37,13 +37,17 @@ def write(
     over = queries.over(tables.spark, looked_at.values())
     validation = _Validation(tables, asked)
     (failed, changed), passed = run_concurrently(
-        lambda: _find(tables, asked, rebuilt, looked_at, clocks, over=over), partial(validation.run, over, audited, audited)
+        lambda: _find(tables, asked, rebuilt, looked_at, clocks, over=over),
+        partial(validation.run, over, audited, audited),
     )
     notes = [passed]
     if changed:
         proofs = [{"record_id": one} for one in {one for row in changed for one in row["evidence"]}]
         quoted = tables.table_of("events", proofs).select(["record_id"])
-        present = {row["record_id"] for row in to_dicts(having(select(audited["events"], "record_id"), quoted, ["record_id"]))}
+        present = {
+            row["record_id"]
+            for row in to_dicts(having(select(audited["events"], "record_id"), quoted, ["record_id"]))
+        }
         if others := set(quoted["record_id"].to_pylist()) - present:
             found = tables.records(names, others, ["record_id"], (row["first_seen"] for row in changed))
             present |= set(found["record_id"].to_pylist())
@@ -51,7 +55,9 @@ def write(
         findings, subjects = (tables.read(table, names) for table in ("findings", "finding_subjects"))
         some = {"findings": tables.table_of("findings", changed), "finding_subjects": subjects}
         known = {"events": events, "findings": findings}
-        notes.append(validation.run(queries.over(tables.spark, [*some.values(), *known.values()]), some, known))
+        notes.append(
+            validation.run(queries.over(tables.spark, [*some.values(), *known.values()]), some, known)
+        )
     return failed, over, notes
 
 
@@ -83,7 +89,9 @@ class _Validation:
                 self._suites = expectations.Suites(self._docs, kinds)
             before = self._suites.count
             found = (
-                self._suites.of_rows(over, some, whole) if over.spark is None else self._suites.of_frames(over.spark, some, whole)
+                self._suites.of_rows(over, some, whole)
+                if over.spark is None
+                else self._suites.of_frames(over.spark, some, whole)
             )
             self._suites.write_docs()
             contracts.raise_for(found)
@@ -117,7 +125,10 @@ def _find(
     matches = finding_identity.matched(found.rows, before, begins)
     current = finding_lifecycle.without_old(matches.found, matches.before, begins)
     stored = to_dicts(tables.read("finding_subjects", names))
-    stored = [row | {"fingerprint": matches.fingerprints.get(row["fingerprint"], row["fingerprint"])} for row in stored]
+    stored = [
+        row | {"fingerprint": matches.fingerprints.get(row["fingerprint"], row["fingerprint"])}
+        for row in stored
+    ]
     about = finding_lifecycle.subjects(current, stored)
     changed = _update(tables, asked, current, matches.before, clocks, about=about)
     if changed:

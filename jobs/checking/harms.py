@@ -27,8 +27,9 @@ NOTHING_SHOWN = "No line shows that a partition was unavailable, at risk or lost
 class Harm:
     """One kind of harm of one story.
 
-    topics: the first names of topic_count, sorted. longest_seconds: of one partition; null: not known. until: end of the harm of the last
-    partition; null: it lasts, or it has no duration (a loss). records: lower limit of those lost in unclean elections; null: not known.
+    topics: the first names of topic_count, sorted. longest_seconds: of one partition; null: not known. until:
+    end of the harm of the last partition; null: it lasts, or it has no duration (a loss). records: lower
+    limit of those lost in unclean elections; null: not known.
     """
 
     kind: str
@@ -53,7 +54,8 @@ def stories(findings: Iterable[dict[str, Any]]) -> list[tuple[dict[str, Any], li
 def rows(findings: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
     """Return a row for each finding whose subjects are harmed: fingerprint, story, whole, part, is_open.
 
-    story: the fingerprint of its first cause. whole: the kind of harm where a subject is a partition; part: where it is a replica; null: none.
+    story: the fingerprint of its first cause. whole: the kind of harm where a subject is a partition; part:
+    where it is a replica; null: none.
     """
     harms, found = schemas.harms(), []
     for cause, effects in stories(findings):
@@ -67,7 +69,9 @@ def rows(findings: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
             }.get(harm or "", (None, None))
             if whole is not None:
                 of_story = {"fingerprint": finding["fingerprint"], "story": cause["fingerprint"]}
-                found.append(of_story | {"whole": whole, "part": part, "is_open": finding["status"] != "resolved"})
+                found.append(
+                    of_story | {"whole": whole, "part": part, "is_open": finding["status"] != "resolved"}
+                )
     return found
 
 
@@ -76,10 +80,13 @@ def sentences(harms: Sequence[Harm], now: datetime | None) -> list[str]:
     return [_sentence(harm, now) for harm in sorted(harms, key=lambda harm: KINDS.index(harm.kind))]
 
 
-def of_story(members: Sequence[Mapping[str, Any]], known: Mapping[str, Sequence[Harm]], now: datetime | None) -> list[str]:
+def of_story(
+    members: Sequence[Mapping[str, Any]], known: Mapping[str, Sequence[Harm]], now: datetime | None
+) -> list[str]:
     """Return the sentences about one story; for an error without visible harm, NOTHING_SHOWN.
 
-    members: its findings, its cause first. known: harm by fingerprint. now: the newest moment of the logs, UTC.
+    members: its findings, its cause first. known: harm by fingerprint. now: the newest moment of the logs,
+    UTC.
     """
     found = sentences(known.get(members[0]["fingerprint"], ()), now)
     if not found and any(is_never_hidden(finding) for finding in members):
@@ -88,11 +95,14 @@ def of_story(members: Sequence[Mapping[str, Any]], known: Mapping[str, Sequence[
 
 
 def by_finding(
-    findings: Iterable[dict[str, Any]], known: Mapping[str, Sequence[Harm]], now: Mapping[str, datetime | None]
+    findings: Iterable[dict[str, Any]],
+    known: Mapping[str, Sequence[Harm]],
+    now: Mapping[str, datetime | None],
 ) -> dict[str, tuple[str, ...]]:
     """Return the sentences about the story of each finding, by fingerprint.
 
-    findings: rows of `findings`. known: harm by fingerprint. now: cluster -> the newest moment of its logs, UTC.
+    findings: rows of `findings`. known: harm by fingerprint. now: cluster -> the newest moment of its logs,
+    UTC.
     """
     said: dict[str, tuple[str, ...]] = {}
     for cause, effects in stories(findings):
@@ -111,7 +121,9 @@ def _sentence(harm: Harm, now: datetime | None) -> str:
     length = ""
     if harm.longest_seconds and harm.longest_seconds >= 1:
         # logs notice the begin late, so the length is a lower limit
-        length = f", {'the longest ' if harm.partitions > 1 else ''}for at least {two_units(harm.longest_seconds)}"
+        length = (
+            f", {'the longest ' if harm.partitions > 1 else ''}for at least {two_units(harm.longest_seconds)}"
+        )
     if harm.lasts:
         end = f"; still so at {moment(now)}" if now else "; still so at the end of these logs"
     else:
@@ -140,8 +152,8 @@ def of_row(row: Mapping[str, Any], records: int | None = None) -> Harm:
     )
 
 
-# Harm by story. Reads stored_finding_subjects, harmed_findings (`rows`) and clusters_now. A harm without an end lasts until now. A partition
-# that is unavailable is not counted as at risk.
+# Harm by story. Reads stored_finding_subjects, harmed_findings (`rows`) and clusters_now. A harm without an
+# end lasts until now. A partition that is unavailable is not counted as at risk.
 SQL = f"""
 WITH harmed AS (
   SELECT h.story, CASE WHEN s.replica IS NULL OR h.whole IN ('{LOST}', '{MAYBE_LOST}') THEN h.whole ELSE h.part END AS kind, s.topic, s.partition, s.since, s.until,
@@ -160,7 +172,8 @@ WHERE (kind <> '{AT_RISK}' OR is_unavailable = 0) AND (until IS NULL OR until > 
 GROUP BY story, kind
 """
 
-# Records that each story lost, from stored_durability: those of unclean elections on its topics and days, where lines show a number.
+# Records that each story lost, from stored_durability: those of unclean elections on its topics and days,
+# where lines show a number.
 LOST_SQL = f"""
 SELECT story, CAST(sum(records_lost) AS BIGINT) AS records
 FROM (

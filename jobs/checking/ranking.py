@@ -47,7 +47,8 @@ def by_cause(findings: Sequence[dict[str, Any]]) -> list[tuple[dict[str, Any], l
     for finding in findings:
         stories.setdefault(_first_cause(finding, known)["fingerprint"], []).append(finding)
     return [
-        (known[name], [finding for finding in members if finding["fingerprint"] != name]) for name, members in stories.items()
+        (known[name], [finding for finding in members if finding["fingerprint"] != name])
+        for name, members in stories.items()
     ]
 
 
@@ -66,4 +67,6 @@ def _first_cause(finding: dict[str, Any], known: Mapping[str, dict[str, Any]]) -
 
 
 def _of_row(finding: Mapping[str, Any]) -> Rank:
-    return rank(severity=finding["severity"], check_id=finding["check_id"], is_over=finding["status"] == "resolved")
+    return rank(
+        severity=finding["severity"], check_id=finding["check_id"], is_over=finding["status"] == "resolved"
+    )

@@ -14,12 +14,15 @@ from jobs.checking.harms import Harm
 from jobs.engine.queries import Queries
 
 
-def of_stories(asked: Queries, findings: list[dict[str, Any]], now: Mapping[str, datetime | None]) -> dict[str, list[Harm]]:
+def of_stories(
+    asked: Queries, findings: list[dict[str, Any]], now: Mapping[str, datetime | None]
+) -> dict[str, list[Harm]]:
     """Return the harm of each story, by the fingerprint of each of its findings.
 
-    The number of lost records is that of `durability`. asked: queries over the views stored_finding_subjects and stored_durability.
-    findings: rows of `findings` of whole clusters, moments in UTC without a zone. now: cluster -> the moment that its findings are
-    measured against.
+    The number of lost records is that of `durability`. asked: queries over the views stored_finding_subjects
+    and stored_durability.
+    findings: rows of `findings` of whole clusters, moments in UTC without a zone. now: cluster -> the moment
+    that its findings are measured against.
     """
     harmed = harms.rows(findings)
     if not harmed:
@@ -34,12 +37,21 @@ def of_stories(asked: Queries, findings: list[dict[str, Any]], now: Mapping[str,
     asked.view("harmed_findings", pa.Table.from_pylist(harmed, pa.schema(names)))
     moments = [{"cluster": name, "now": at and at.replace(tzinfo=UTC)} for name, at in now.items()]
     asked.view(
-        "clusters_now", pa.Table.from_pylist(moments, pa.schema([("cluster", pa.string()), ("now", pa.timestamp("us", "UTC"))]))
+        "clusters_now",
+        pa.Table.from_pylist(
+            moments, pa.schema([("cluster", pa.string()), ("now", pa.timestamp("us", "UTC"))])
+        ),
     )
     found: dict[str, list[Harm]] = {}
     lost = {row["story"]: row["records"] for row in asked.rows(harms.LOST_SQL)}
     for row in asked.rows(harms.SQL):
         records = lost.get(row["story"]) if row["kind"] == harms.LOST else None
         found.setdefault(row["story"], []).append(harms.of_row(row, records))
-    members = {finding["fingerprint"]: cause for cause, effects in harms.stories(findings) for finding in (cause, *effects)}
-    return {name: found[cause["fingerprint"]] for name, cause in members.items() if cause["fingerprint"] in found}
+    members = {
+        finding["fingerprint"]: cause
+        for cause, effects in harms.stories(findings)
+        for finding in (cause, *effects)
+    }
+    return {
+        name: found[cause["fingerprint"]] for name, cause in members.items() if cause["fingerprint"] in found
+    }

@@ -20,7 +20,8 @@ Bound = datetime | timedelta
 def bound(text: str, what: str) -> Bound:
     """Parse a time (without a zone: UTC), a day, or a duration before the end of the logs.
 
-    what: the option. --since begins with the first moment of a day, --until ends with the last one. Raises UsageError.
+    what: the option. --since begins with the first moment of a day, --until ends with the last one. Raises
+    UsageError.
     """
     if found := AGO.fullmatch(text.strip()):
         return timedelta(**{UNITS[found[2]]: int(found[1])})
@@ -67,10 +68,11 @@ class Window:
         return self.since is not None or self.until is not None or bool(self.nodes)
 
     def has(self, finding: Mapping[str, Any], now: datetime | None, replicas: Collection[int] = ()) -> bool:
-        """Return whether a finding is reported: it overlaps the window, and it names one of the nodes or none.
+        """Return whether a finding is reported: it overlaps the window, and it names one of the nodes or
+        none.
 
-        now: the end of the logs, UTC. replicas: brokers of the replicas that the finding is about. A finding without time stamps is always in
-        the window.
+        now: the end of the logs, UTC. replicas: brokers of the replicas that the finding is about. A finding
+        without time stamps is always in the window.
         """
         named = {finding["node"], finding["replica"], *replicas} - {None}
         if self.nodes and named and not named & self.nodes:

@@ -65,10 +65,17 @@ def add_arguments(commands: Any) -> None:
         help="files, globs, folders (searched in depth), archives (.tar, .zip; .gz, .zst, .xz, .bz2, .lz4), URIs that Spark can read, "
         "or - for standard input",
     )
-    audit.add_argument("--tables", required=True, metavar="DIR", help="folder or URI of the Delta tables; created if missing")
-    audit.add_argument("--cluster", metavar="NAME", help="name of the cluster (default: the name of the folder given)")
     audit.add_argument(
-        "--timezone", default=None, metavar="ZONE", help="zone of the time stamps: an IANA name or GMT+09:30 (default UTC)"
+        "--tables", required=True, metavar="DIR", help="folder or URI of the Delta tables; created if missing"
+    )
+    audit.add_argument(
+        "--cluster", metavar="NAME", help="name of the cluster (default: the name of the folder given)"
+    )
+    audit.add_argument(
+        "--timezone",
+        default=None,
+        metavar="ZONE",
+        help="zone of the time stamps: an IANA name or GMT+09:30 (default UTC)",
     )
     audit.add_argument("--kafka-version", metavar="V", help="Kafka version, where the lines do not show it")
     days = audit.add_mutually_exclusive_group()
@@ -88,7 +95,10 @@ def add_arguments(commands: Any) -> None:
         help="report findings about this node, and those about none; may be repeated",
     )
     audit.add_argument(
-        "--config", type=Path, metavar="audit.toml", help="clusters (instead of LOGS), thresholds, silences, alerts"
+        "--config",
+        type=Path,
+        metavar="audit.toml",
+        help="clusters (instead of LOGS), thresholds, silences, alerts",
     )
     audit.add_argument("--report", type=Path, metavar="FILE.html", help="write a self-contained HTML report")
     add_data_docs(audit)
@@ -105,8 +115,12 @@ def add_arguments(commands: Any) -> None:
         default="error",
         help="exit with 1 from this severity on (default error)",
     )
-    audit.add_argument("--exit-zero", action="store_true", help="exit with 0 where there are findings, too; other codes stay")
-    audit.add_argument("--now", metavar="TIME", help="reference time for durations (default: the newest time stamp)")
+    audit.add_argument(
+        "--exit-zero", action="store_true", help="exit with 0 where there are findings, too; other codes stay"
+    )
+    audit.add_argument(
+        "--now", metavar="TIME", help="reference time for durations (default: the newest time stamp)"
+    )
 
     audit.add_argument(
         "--checkpoint",
@@ -118,7 +132,9 @@ def add_arguments(commands: Any) -> None:
         "timelines; may be repeated",
     )
     audit.add_argument(
-        "--at", metavar="TIME", help="when it was printed (default: as the file's name or zookeeper-shell's mtime says)"
+        "--at",
+        metavar="TIME",
+        help="when it was printed (default: as the file's name or zookeeper-shell's mtime says)",
     )
     add_wait(audit)
     audit.add_argument(
@@ -146,8 +162,13 @@ def rules_version(site: Path | None = None) -> str:
     digest = hashlib.sha256()
     root = files("parsers")
     own = sorted(site.glob("*.toml")) if site is not None else []
-    for entry in [*sorted(root.joinpath("events").iterdir(), key=lambda e: e.name), root.joinpath("fragments.toml"),
-                  root.joinpath("layouts.toml"), root.joinpath("log_idents.toml"), *own]:  # fmt: skip
+    for entry in [
+        *sorted(root.joinpath("events").iterdir(), key=lambda e: e.name),
+        root.joinpath("fragments.toml"),
+        root.joinpath("layouts.toml"),
+        root.joinpath("log_idents.toml"),
+        *own,
+    ]:
         if entry.name.endswith(".toml"):
             digest.update(entry.name.encode() + b"\0" + entry.read_bytes())
     return digest.hexdigest()[:16]
@@ -164,10 +185,14 @@ def _configuration(options: argparse.Namespace) -> configuration.Config:
             raise UsageError(f"Give LOGS or the [[cluster]] of {options.config}, not both")
         for name in ("cluster", "timezone", "kafka_version"):
             if getattr(options, name):
-                raise UsageError(f"--{name.replace('_', '-')} does not go with [[cluster]]; set it in {options.config}")
+                raise UsageError(
+                    f"--{name.replace('_', '-')} does not go with [[cluster]]; set it in {options.config}"
+                )
         return config
     if not options.logs:
-        raise UsageError("No LOGS given; name the folder of controller.log and state-change.log, or --config audit.toml")
+        raise UsageError(
+            "No LOGS given; name the folder of controller.log and state-change.log, or --config audit.toml"
+        )
     return configuration.Config((_cluster(options),))
 
 
@@ -187,7 +212,11 @@ def ruleset_of(site: Path | None) -> RuleSet:
     from parsers.definitions import problems
 
     if found := problems(site):
-        more = f" ({len(found) - SHOWN_PROBLEMS} more: kafka-audit lint --rules {site})" if len(found) > SHOWN_PROBLEMS else ""
+        more = (
+            f" ({len(found) - SHOWN_PROBLEMS} more: kafka-audit lint --rules {site})"
+            if len(found) > SHOWN_PROBLEMS
+            else ""
+        )
         raise UsageError("; ".join(found[:SHOWN_PROBLEMS]) + more)
     return load(site)
 
@@ -210,7 +239,9 @@ class Audit:
         if options.at and not options.checkpoint:
             raise UsageError("--at is the time of a --checkpoint; give that, too")
         at = parsed_moment(options.at, "--at") if options.at else None
-        self.outputs = tool_outputs.given(options.checkpoint, at, [cluster.name for cluster in self.config.clusters])
+        self.outputs = tool_outputs.given(
+            options.checkpoint, at, [cluster.name for cluster in self.config.clusters]
+        )
         if options.metrics:
             # node_exporter reads a folder that exists
             targets.prepare(options.metrics, "--metrics", makes_folder=False)
@@ -261,7 +292,10 @@ class Audit:
         )
 
     def _found(self, temporary: Path) -> pipeline.Found:
-        """Find the logs on this machine. Raises InputError where there are none on this machine or at URIs."""
+        """Find the logs on this machine.
+
+        Raises InputError where there are none on this machine or at URIs.
+        """
         from jobs.landing import ingest
 
         outputs = list(self.outputs)
@@ -279,7 +313,9 @@ class Audit:
         warn_of(files if len(files) > 1 or any(file.usable for file in files) else ())
         for file in files:
             read = accounting.read_as(file) or file.why or file.kind
-            progress.detail(f"{visible(file.name)}: {read}{'' if file.node is None else f', node {file.node}'}")
+            progress.detail(
+                f"{visible(file.name)}: {read}{'' if file.node is None else f', node {file.node}'}"
+            )
         if not self._at_uris() and not any(f.usable for f in files):
             raise InputError(nothing_found(files))
         logs = [file for file in files if file.kind != "checkpoint"]
@@ -288,7 +324,7 @@ class Audit:
     def _at_uris(self) -> list[configuration.Cluster]:
         return [cluster for cluster in self.config.clusters if any(map(SCHEME.match, cluster.logs))]
 
-    # -- the engine: only these lines of a run depend on it -------------------------------------------------------
+    # -- the engine: only these lines of a run depend on it --------------------------------------------------
 
     @contextmanager
     def _on_this_machine(self, root: str, found: pipeline.Found) -> Iterator[tuple[Any, Any, pipeline.Found]]:
@@ -345,10 +381,18 @@ class Audit:
     def _fetch(self, spark: Any, clusters: list[configuration.Cluster]) -> list[Any]:
         from jobs.engine import remote
 
-        return [found for cluster in clusters if (found := remote.find(spark, cluster, self.ruleset, self.config.limits))]
+        return [
+            found
+            for cluster in clusters
+            if (found := remote.find(spark, cluster, self.ruleset, self.config.limits))
+        ]
 
     def _verdict(
-        self, store: Any, landed: pipeline.LandResult, rebuilt: pipeline.RebuildResult, checked: pipeline.CheckResult
+        self,
+        store: Any,
+        landed: pipeline.LandResult,
+        rebuilt: pipeline.RebuildResult,
+        checked: pipeline.CheckResult,
     ) -> int:
         """Print, deliver and record the result of a run; return the exit code."""
         from jobs.engine import damage
@@ -362,7 +406,9 @@ class Audit:
         code = errors.INPUT if problems else errors.FINDINGS if failing else errors.CLEAN
         status = {errors.INPUT: "input_problem", errors.FINDINGS: "findings", errors.CLEAN: "clean"}[code]
         notes = (
-            store.upgrade.sentences() + store.rules_changed.sentences() + configuration.expired_silences(self.config, self.moment)
+            store.upgrade.sentences()
+            + store.rules_changed.sentences()
+            + configuration.expired_silences(self.config, self.moment)
         )
         notes += [f"check {name} could not be run: {why}" for name, why in checked.failed.items()]
         if left_out := len(all_results.findings) - len(results.findings):
@@ -376,8 +422,11 @@ class Audit:
         try:
             delivered = self._deliver(store, all_results, outcomes) if self.config.sinks else []
         except Exception as error:
-            # the verdict is printed even if alerts fail; an internal error may contain an address that is a secret
-            notes.append(f"alerts could not be delivered: internal error: {type(error).__name__}; the next run tries again")
+            # the verdict is printed even if alerts fail; an internal error may contain an address that is a
+            # secret
+            notes.append(
+                f"alerts could not be delivered: internal error: {type(error).__name__}; the next run tries again"
+            )
             code = max(code, errors.DELIVERY)
         notes += [report.sentence() for report in delivered]
         if any(report.failed for report in delivered):
@@ -387,11 +436,19 @@ class Audit:
 
             with stage("report"):
                 whose = [o.cluster for o in outcomes if not o.problem]
-                shown = pictures.read(checked.queries, whose, _with_subject(results)) if checked.queries else pictures.Pictures()
+                shown = (
+                    pictures.read(checked.queries, whose, _with_subject(results))
+                    if checked.queries
+                    else pictures.Pictures()
+                )
                 report.write(self.options.report, results, outcomes, self.run_id, shown)
         form = self.options.output_format
         if form == "text":
-            _show(verdict.as_text(results, outcomes, self.options.tables, [*self._accounted(outcomes), *notes], self.run_id))
+            _show(
+                verdict.as_text(
+                    results, outcomes, self.options.tables, [*self._accounted(outcomes), *notes], self.run_id
+                )
+            )
         elif form == "json":
             whole = {"inputs": landed.inputs} | verdict.as_json(
                 results, outcomes, run_id=self.run_id, status=status, code=self._exit_code(code), notes=notes
@@ -432,7 +489,9 @@ class Audit:
             doing.note(delivery.counts(reports))
         return reports
 
-    def _measure(self, store: Any, results: Any, outcomes: list[Outcome], delivered: list[Any], code: int) -> None:
+    def _measure(
+        self, store: Any, results: Any, outcomes: list[Outcome], delivered: list[Any], code: int
+    ) -> None:
         """Write the file of --metrics."""
         from jobs.engine import queries
         from jobs.reporting import metrics
@@ -457,7 +516,11 @@ class Audit:
             started_at=self.started_at,
             finished_at=datetime.now(UTC),
             undelivered={report.sink: report.failed for report in delivered}
-            | {sink.name: 0 for sink in self.config.sinks if sink.name not in {report.sink for report in delivered}},
+            | {
+                sink.name: 0
+                for sink in self.config.sinks
+                if sink.name not in {report.sink for report in delivered}
+            },
         )
         metrics.write(self.options.metrics, run)
 
@@ -487,7 +550,16 @@ class Audit:
 def _submitted(options: argparse.Namespace) -> str:
     """Return the command that runs the audit on a Spark cluster."""
     given = ["--config", str(options.config)] if options.config else options.logs
-    command = ["spark-submit", "--master", "URL", "jobs/nightly_audit.py", "audit", *given, "--tables", str(options.tables)]
+    command = [
+        "spark-submit",
+        "--master",
+        "URL",
+        "jobs/nightly_audit.py",
+        "audit",
+        *given,
+        "--tables",
+        str(options.tables),
+    ]
     for name in ("cluster", "timezone", "kafka_version"):
         if value := getattr(options, name):
             command += [f"--{name.replace('_', '-')}", value]
@@ -509,7 +581,9 @@ def _with_subject(results: Any) -> list[dict[str, Any]]:
     found = []
     for finding in results.findings:
         own = (finding["topic"], finding["partition"]) if finding["partition"] is not None else None
-        found.append(finding | {"subject": own or results.subjects.get(finding["fingerprint"], {}).get("first")})
+        found.append(
+            finding | {"subject": own or results.subjects.get(finding["fingerprint"], {}).get("first")}
+        )
     return found
 
 

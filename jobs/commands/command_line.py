@@ -116,7 +116,9 @@ class Parser(argparse.ArgumentParser):
         from parsers.explanation import visible
 
         unknown = [one for one in self.given if one.startswith("--") and len(one) > 2]
-        wrong = next((one.partition("=")[0] for one in unknown if not self._knows(one.partition("=")[0])), None)
+        wrong = next(
+            (one.partition("=")[0] for one in unknown if not self._knows(one.partition("=")[0])), None
+        )
         if found := re.search(r"argument COMMAND: invalid choice: '(.*?)' \(choose", message):
             text = f"no command {visible(found[1])}{_nearest(found[1], COMMANDS)}"
         elif wrong is not None and ("unrecognized" in message or "required" in message):
@@ -125,7 +127,9 @@ class Parser(argparse.ArgumentParser):
             known = re.findall(r"'(.*?)'", found[3])
             text = f"{found[1]} {visible(found[2])} is none of {', '.join(known)}{_nearest(found[2], known)}"
         else:
-            text = message.replace("unrecognized arguments", "not understood").replace("COMMAND", "a command, such as audit")
+            text = message.replace("unrecognized arguments", "not understood").replace(
+                "COMMAND", "a command, such as audit"
+            )
         terminal.set_up()
         progress.fail(text if "did you mean" in text else f"{text}; see {self.prog} --help")
         self.exit(errors.USAGE)
@@ -138,7 +142,9 @@ class Parser(argparse.ArgumentParser):
             if isinstance(action, argparse._SubParsersAction)
             for command in action.choices.values()
         ]
-        return any(one.startswith(option) for known in (self._option_string_actions, *of_commands) for one in known)
+        return any(
+            one.startswith(option) for known in (self._option_string_actions, *of_commands) for one in known
+        )
 
 
 def _nearest(name: str, known: Any) -> str:
@@ -181,13 +187,23 @@ def _add_common(command: argparse.ArgumentParser) -> None:
         default="auto",
         help="colour on stdout (default auto: on a terminal, unless NO_COLOR is set)",
     )
-    common.add_argument("--no-pager", action="store_true", help="print long text on a terminal without a pager")
-    common.add_argument("-q", "--quiet", action="store_true", help="no progress on stderr; warnings and errors stay")
     common.add_argument(
-        "-v", "--verbose", action="store_true", help="more on stderr: how each file is read, where an internal error is"
+        "--no-pager", action="store_true", help="print long text on a terminal without a pager"
     )
     common.add_argument(
-        "--log-format", choices=progress.FORMATS, default="text", help="progress, warnings and errors on stderr (default text)"
+        "-q", "--quiet", action="store_true", help="no progress on stderr; warnings and errors stay"
+    )
+    common.add_argument(
+        "-v",
+        "--verbose",
+        action="store_true",
+        help="more on stderr: how each file is read, where an internal error is",
+    )
+    common.add_argument(
+        "--log-format",
+        choices=progress.FORMATS,
+        default="text",
+        help="progress, warnings and errors on stderr (default text)",
     )
 
 
@@ -199,7 +215,9 @@ def parser(name: str | None = None) -> Parser:
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    top.add_argument("--version", action=Version, help="versions of kafka-audit, its engines, Python and Java")
+    top.add_argument(
+        "--version", action=Version, help="versions of kafka-audit, its engines, Python and Java"
+    )
     commands = top.add_subparsers(dest="command", required=True, metavar="COMMAND", prog="kafka-audit")
     for module in dict.fromkeys(map(_module, COMMANDS if name is None else [name])):
         module.add_arguments(commands)

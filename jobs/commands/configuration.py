@@ -27,11 +27,18 @@ DEFAULT = Path("audit.toml")
 
 def add_arguments(commands: Any) -> None:
     """Add `config check` to the command line."""
-    command = add_command(commands, "config", run, summary="check audit.toml; read no log and send nothing", examples=EXAMPLES)
-    command.add_argument(
-        "what", choices=["check"], metavar="check", help="validate the file and the environment variables it names"
+    command = add_command(
+        commands, "config", run, summary="check audit.toml; read no log and send nothing", examples=EXAMPLES
     )
-    command.add_argument("file", nargs="?", type=Path, default=DEFAULT, metavar="FILE", help=f"default: {DEFAULT}")
+    command.add_argument(
+        "what",
+        choices=["check"],
+        metavar="check",
+        help="validate the file and the environment variables it names",
+    )
+    command.add_argument(
+        "file", nargs="?", type=Path, default=DEFAULT, metavar="FILE", help=f"default: {DEFAULT}"
+    )
 
 
 def run(options: argparse.Namespace) -> int:

@@ -28,19 +28,26 @@ def dictionary() -> str:
     """Return every table with its columns, types and comments; the captured columns of `events` last."""
     parts = []
     for table in schemas.statements("tables"):
-        comments = dict(re.findall(r"^  (\w+) [^\n]*?COMMENT '((?:[^'\\]|''|\\.)*)'", table.sql, re.MULTILINE))
+        comments = dict(
+            re.findall(r"^  (\w+) [^\n]*?COMMENT '((?:[^'\\]|''|\\.)*)'", table.sql, re.MULTILINE)
+        )
         rows = [
             f"| `{name}` | {kind} | {_cell(comments[name].replace(chr(39) * 2, chr(39)))} |"
             for name, kind in schemas.columns(table.name).items()
             if name in comments
         ]
-        parts.append(f"#### `{table.name}`: {table.header['about']}\n\n| column | type | |\n|---|---|---|\n" + "\n".join(rows))
+        parts.append(
+            f"#### `{table.name}`: {table.header['about']}\n\n| column | type | |\n|---|---|---|\n"
+            + "\n".join(rows)
+        )
         if "{vocabulary}" in table.sql:
             words = [
                 f"| `{name}` | {schemas.SPARK_TYPES[word['type']]} | {_cell(word['comment'])} |"
                 for name, word in schemas.vocabulary().items()
             ]
-            parts.append("and what the statements capture:\n\n| column | type | |\n|---|---|---|\n" + "\n".join(words))
+            parts.append(
+                "and what the statements capture:\n\n| column | type | |\n|---|---|---|\n" + "\n".join(words)
+            )
     return "\n\n".join(parts)
 
 
@@ -89,13 +96,18 @@ def _without(check: schemas.Statement) -> str:
         return _cell(check.header.get("silence", "").rstrip("."))
     if check.needs.kinds == ("partition",):
         return "the claim ends with the logs"
-    return "no finding" if check.needs.otherwise is None else f"at most {check.needs.otherwise}, and the finding says so"
+    return (
+        "no finding"
+        if check.needs.otherwise is None
+        else f"at most {check.needs.otherwise}, and the finding says so"
+    )
 
 
 def thresholds() -> str:
     """Return a table of every threshold: default, unit, meaning and the checks that it changes."""
     used = {
-        name: [c.name for c in schemas.statements("checks") if name in c.listed("thresholds")] for name in schemas.thresholds()
+        name: [c.name for c in schemas.statements("checks") if name in c.listed("thresholds")]
+        for name in schemas.thresholds()
     }
     rows = [
         f"| `{name}` | {limit.default:,} | {limit.unit} | {_cell(limit.meaning)} | {', '.join(f'`{one}`' for one in used[name])} |"
@@ -111,7 +123,10 @@ def rules() -> str:
     for rule in built_in().rules:
         by_file.setdefault(rule.file, []).append(rule.name)
         loggers.setdefault(rule.file, set()).update(map(logger_key, rule.loggers))
-    rows = [f"| `{file}` | {len(names)} | {', '.join(sorted(loggers[file]))} |" for file, names in sorted(by_file.items())]
+    rows = [
+        f"| `{file}` | {len(names)} | {', '.join(sorted(loggers[file]))} |"
+        for file, names in sorted(by_file.items())
+    ]
     return f"{len(built_in().rules)} rules.\n\n| file | rules | loggers |\n|---|---|---|\n" + "\n".join(rows)
 
 
@@ -124,12 +139,20 @@ def shapes() -> str:
     known = built_in()
 
     def shape(layout: Layout) -> str:
-        return f"`{_cell(layout.pattern)}`" if layout.pattern else "JSON" if layout.json else "as kafka-dump-log prints it"
+        return (
+            f"`{_cell(layout.pattern)}`"
+            if layout.pattern
+            else "JSON"
+            if layout.json
+            else "as kafka-dump-log prints it"
+        )
 
     rows = [f"| `{one.name}` | {shape(one)} | {sample(one)} |" for one in known.layouts]
     table = "| layout | ConversionPattern | for instance |\n|---|---|---|\n" + "\n".join(rows)
     rows = [f"| `{one.name}` | {sample(one)} |" for one in known.wrappers]
-    return table + "\n\nand before any of them:\n\n| collector | for instance |\n|---|---|\n" + "\n".join(rows)
+    return (
+        table + "\n\nand before any of them:\n\n| collector | for instance |\n|---|---|\n" + "\n".join(rows)
+    )
 
 
 def sinks() -> str:
@@ -137,7 +160,11 @@ def sinks() -> str:
     shared = {one.name for one in fields(Sink)}
     rows = []
     for name, kind in sorted(SINK_TYPES.items()):
-        own = [f"**`{f.name}`**" if f.default is MISSING else f"`{f.name}`" for f in fields(kind) if f.name not in shared]
+        own = [
+            f"**`{f.name}`**" if f.default is MISSING else f"`{f.name}`"
+            for f in fields(kind)
+            if f.name not in shared
+        ]
         about = _cell((kind.__doc__ or "").partition("\n")[0].rstrip("."))
         rows.append(f"| `{name}` | {about} | {kind.limit} | `{str(kind.ended).lower()}` | {', '.join(own)} |")
     head = "| `type` | what it does | default of `limit` | default of `ended` | its own keys (**required**) |\n|---|---|---|---|---|\n"
@@ -181,7 +208,11 @@ def schema_text(schema: dict[str, Any]) -> str:
 def unfinished() -> list[str]:
     """Return the files of checks with a TODO of the template, from which nothing can be generated."""
     folder = schemas.folder("checks")
-    return sorted(f"schemas/checks/{one.name}" for one in folder.iterdir() if one.is_file() and "TODO" in one.read_text("utf-8"))
+    return sorted(
+        f"schemas/checks/{one.name}"
+        for one in folder.iterdir()
+        if one.is_file() and "TODO" in one.read_text("utf-8")
+    )
 
 
 def main() -> int:

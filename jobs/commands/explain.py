@@ -36,9 +36,16 @@ examples:
 def add_arguments(commands: Any) -> None:
     """Add `explain`, `layout` and `lint` to the command line."""
     explain_ = add_command(
-        commands, "explain", explain, "--rules", summary="which rule claims a line, and what it captures", examples=EXAMPLES
+        commands,
+        "explain",
+        explain,
+        "--rules",
+        summary="which rule claims a line, and what it captures",
+        examples=EXAMPLES,
     )
-    explain_.add_argument("line", nargs="?", default="-", metavar="LINE", help="a log line; '-' or nothing reads stdin")
+    explain_.add_argument(
+        "line", nargs="?", default="-", metavar="LINE", help="a log line; '-' or nothing reads stdin"
+    )
 
     layout_ = add_command(
         commands,
@@ -51,7 +58,12 @@ def add_arguments(commands: Any) -> None:
     layout_.add_argument("file", type=Path, metavar="FILE", help="a log, or an archive of logs")
 
     add_command(
-        commands, "lint", lint, "--rules", summary="check rule, machine and check files; needs no JVM", examples=LINT_EXAMPLES
+        commands,
+        "lint",
+        lint,
+        "--rules",
+        summary="check rule, machine and check files; needs no JVM",
+        examples=LINT_EXAMPLES,
     )
 
 
@@ -82,7 +94,11 @@ def layout(options: argparse.Namespace) -> int:
             with file.open() as stream:
                 text = stream.read(LOOK).decode("utf-8", "replace")
         read = read or file.usable or file.kind == "checkpoint"
-        shown.append("\n".join([file.name, *explanation.layout(sniffer.parser, text, file.kind, file.envelope, file.why)]))
+        shown.append(
+            "\n".join(
+                [file.name, *explanation.layout(sniffer.parser, text, file.kind, file.envelope, file.why)]
+            )
+        )
     terminal.show("\n\n".join(shown).split("\n"), styled=False)
     return errors.CLEAN if read else errors.INPUT
 
@@ -94,7 +110,9 @@ def lint(options: argparse.Namespace) -> int:
     from parsers.rules import load
 
     # speed is measured only where all patterns match their samples
-    found = problems(options.rules) or growth_problems(load(options.rules), processes=min(os.cpu_count() or 1, 4))
+    found = problems(options.rules) or growth_problems(
+        load(options.rules), processes=min(os.cpu_count() or 1, 4)
+    )
     for problem in found:
         print(problem)
     if not found:

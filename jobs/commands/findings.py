@@ -53,25 +53,39 @@ def add_arguments(commands: Any) -> None:
         summary="what is wrong; one finding with its evidence in context",
         examples=EXAMPLES,
     )
-    command.add_argument("fingerprint", nargs="?", metavar="FINGERPRINT", help="one finding; its first characters are enough")
+    command.add_argument(
+        "fingerprint", nargs="?", metavar="FINGERPRINT", help="one finding; its first characters are enough"
+    )
     command.add_argument("--check", metavar="GLOB", help="only findings of such checks")
     command.add_argument("--cluster", metavar="GLOB")
     command.add_argument("--topic", metavar="GLOB", help="only findings about a partition of such topics")
     command.add_argument("--severity", choices=tuple(reversed(SEVERITIES)), help="from this severity on")
     command.add_argument(
-        "--status", choices=STATUSES, default="all", help="open: new, open and reopened ones (default: all, what is over last)"
+        "--status",
+        choices=STATUSES,
+        default="all",
+        help="open: new, open and reopened ones (default: all, what is over last)",
     )
-    command.add_argument("--lines", type=int, default=3, metavar="N", help="lines of each node before and after (default 3)")
+    command.add_argument(
+        "--lines", type=int, default=3, metavar="N", help="lines of each node before and after (default 3)"
+    )
     output.add_arguments(command, json_help="JSON Lines, the same as --output-format json")
 
 
 def run(options: argparse.Namespace) -> int:
     """Print findings and return the exit code. Raises UsageError."""
     names = (
-        ("findings", "events") if options.fingerprint else ("findings", "finding_subjects") if options.topic else ("findings",)
+        ("findings", "events")
+        if options.fingerprint
+        else ("findings", "finding_subjects")
+        if options.topic
+        else ("findings",)
     )
     tables = opened(options.tables, names)
-    rows = [{"silenced": False, "silence": None, "caused_by": None} | row for row in rows_where(tables, "findings", "true")]
+    rows = [
+        {"silenced": False, "silence": None, "caused_by": None} | row
+        for row in rows_where(tables, "findings", "true")
+    ]
     if options.fingerprint:
         finding = found_by(options.fingerprint, rows)
         proof, lines = _around(tables, finding, max(options.lines, 0))
@@ -158,8 +172,13 @@ def listed(rows: Sequence[Row], known: int, everything: bool = False) -> Iterato
         yield "No findings." if not known else f"None of the {known:,} findings matches."
     for row in now:
         yield from _entry(row)
-    minor = sorted((row for row in over if not is_never_hidden(row)), key=lambda row: str(row["last_seen"]), reverse=True)
-    shown = sorted([row for row in over if is_never_hidden(row)] + (minor if everything else minor[:OVER]), key=worst_first)
+    minor = sorted(
+        (row for row in over if not is_never_hidden(row)), key=lambda row: str(row["last_seen"]), reverse=True
+    )
+    shown = sorted(
+        [row for row in over if is_never_hidden(row)] + (minor if everything else minor[:OVER]),
+        key=worst_first,
+    )
     if shown and not everything:
         yield f"Resolved ({len(over):,}):"
     for row in shown:
@@ -177,7 +196,9 @@ def _entry(row: Row) -> Iterator[str]:
 
 def span(row: Row) -> str:
     """Return the time of a finding, such as `2026-11-20 10:09:12.175 to 10:31:00.000 UTC (21 min 47 s)`."""
-    return "no time stamps" if row["first_seen"] is None else moments.span(row["first_seen"], row["last_seen"])
+    return (
+        "no time stamps" if row["first_seen"] is None else moments.span(row["first_seen"], row["last_seen"])
+    )
 
 
 def when(row: Row) -> str:
@@ -209,9 +230,7 @@ def _around(tables: Tables, finding: Row, lines: int) -> tuple[list[LogLine], li
     """Return (the finding's records, some of them with lines of each node around), by time."""
     cluster, incarnation = quoted(finding["cluster"]), finding["incarnation"]
     about = f"cluster = {cluster} AND incarnation = {incarnation} AND item = 0"
-    of_proof = (
-        f"SELECT {LINE} FROM events WHERE {about} AND {one_of('record_id', finding['evidence'])} ORDER BY ts, file, record_no"
-    )
+    of_proof = f"SELECT {LINE} FROM events WHERE {about} AND {one_of('record_id', finding['evidence'])} ORDER BY ts, file, record_no"
     proof = tables.query(of_proof).rows()
     anchors = [*proof[: ANCHORS - 1], *proof[ANCHORS - 1 :][-1:]]
     proven = {row["record_id"] for row in proof}
@@ -220,7 +239,9 @@ def _around(tables: Tables, finding: Row, lines: int) -> tuple[list[LogLine], li
         for row in [anchor, *(_neighbours(tables, about, anchor, lines) if lines else [])]:
             line = LogLine(**row, evidence=row["record_id"] in proven, anchor=number)
             found.setdefault(row["record_id"], line)
-    around = sorted(found.values(), key=lambda line: (line.ts is None, line.ts or 0, line.file, line.record_no))
+    around = sorted(
+        found.values(), key=lambda line: (line.ts is None, line.ts or 0, line.file, line.record_no)
+    )
     return [LogLine(**row, evidence=True, anchor=number) for number, row in enumerate(proof)], around
 
 
@@ -242,11 +263,14 @@ def _neighbours(tables: Tables, about: str, anchor: Row, lines: int) -> list[Row
             at, limit = moment_literal(ts), moment_literal(ts + timedelta(minutes=end * AROUND_MINUTES))
             first, last = (at, limit) if later else (limit, at)
             beyond = f"(ts {than} {at} OR ts = {at} AND (file {than} {file} OR file = {file} AND record_no {than} {number}))"
-            near, order = f"ts BETWEEN {first} AND {last} AND {beyond}", f"ts {way}, file {way}, record_no {way}"
+            near = f"ts BETWEEN {first} AND {last} AND {beyond}"
+            order = f"ts {way}, file {way}, record_no {way}"
         return f"SELECT {LINE}, row_number() OVER (PARTITION BY node ORDER BY {order}) AS distance FROM events WHERE {about} AND {near}"
 
     names = "ts, node, file, record_no, record_id, raw"
-    found = tables.query(f"SELECT {names} FROM ({side(False)} UNION ALL {side(True)}) WHERE distance <= {lines}")
+    found = tables.query(
+        f"SELECT {names} FROM ({side(False)} UNION ALL {side(True)}) WHERE distance <= {lines}"
+    )
     return found.rows()
 
 

@@ -1,8 +1,8 @@
 """The command `repair`: rebuild damaged tables from `events` or from their readable files.
 
-A damaged table is moved to `_damaged/TABLE.N`, never deleted. Its readable rows are first written to a new table, `_repaired/TABLE`, which
-then replaces it. `cluster_facts` is moved before any other table, so that the next run rebuilds all derived tables even if the repair is
-interrupted.
+A damaged table is moved to `_damaged/TABLE.N`, never deleted. Its readable rows are first written to a new
+table, `_repaired/TABLE`, which then replaces it. `cluster_facts` is moved before any other table, so that the
+next run rebuilds all derived tables even if the repair is interrupted.
 """
 
 import argparse
@@ -68,7 +68,12 @@ LOSSES = {
 def add_arguments(commands: Any) -> None:
     """Add `repair` to the command line."""
     command = add_command(
-        commands, "repair", run, "--tables --rules", summary="rebuild damaged tables; say what was lost", examples=EXAMPLES
+        commands,
+        "repair",
+        run,
+        "--tables --rules",
+        summary="rebuild damaged tables; say what was lost",
+        examples=EXAMPLES,
     )
     command.add_argument("--config", type=Path, metavar="audit.toml", help="racks, topics and rules")
     add_wait(command)
@@ -81,9 +86,13 @@ def run(options: argparse.Namespace) -> int:
     root = root_of(options.tables)
     folder = local_folder(root)
     if folder is None:
-        raise UsageError(f"--tables {options.tables}: tables are repaired in a folder of this machine; copy them there, and back")
+        raise UsageError(
+            f"--tables {options.tables}: tables are repaired in a folder of this machine; copy them there, and back"
+        )
     if not folder.is_dir():
-        raise UsageError(f"--tables {options.tables}: no such folder; give the one that `kafka-audit audit` wrote")
+        raise UsageError(
+            f"--tables {options.tables}: no such folder; give the one that `kafka-audit audit` wrote"
+        )
     config = configuration.load(options.config) if options.config else configuration.Config()
     ruleset = ruleset_of(options.rules or config.rules)
     with lease.acquire(root, uuid.uuid4().hex[:16], options.wait) as own_lease:
@@ -172,14 +181,18 @@ def _drop_orphans(folder: Path) -> None:
     """Remove the subjects of lost findings. Raises UsageError."""
     subjects = _rows_of(folder, "finding_subjects")
     remaining = _of_findings(folder, subjects)
-    if remaining.num_rows < subjects.num_rows and not _tables(folder).overwrite("finding_subjects", remaining):
+    if remaining.num_rows < subjects.num_rows and not _tables(folder).overwrite(
+        "finding_subjects", remaining
+    ):
         raise _not_written("finding_subjects", folder)
 
 
 def _of_findings(folder: Path, subjects: pa.Table) -> pa.Table:
     """Return the rows of findings that exist."""
     findings = _rows_of(folder, "findings")
-    return subjects.filter(pc.is_in(subjects["fingerprint"], value_set=findings["fingerprint"].combine_chunks()))
+    return subjects.filter(
+        pc.is_in(subjects["fingerprint"], value_set=findings["fingerprint"].combine_chunks())
+    )
 
 
 def _rows_of(folder: Path, table: str) -> pa.Table:
@@ -192,7 +205,9 @@ def _rows_of(folder: Path, table: str) -> pa.Table:
 
 def _forget_versions(folder: Path) -> None:
     """Delete the recorded versions, because those of findings are now of another table. Raises UsageError."""
-    if "audit_runs" in (path.name for path in folder.iterdir()) and not _tables(folder).set_null("audit_runs", "tables_at"):
+    if "audit_runs" in (path.name for path in folder.iterdir()) and not _tables(folder).set_null(
+        "audit_runs", "tables_at"
+    ):
         raise _not_written("audit_runs", folder)
 
 
@@ -204,7 +219,9 @@ def _tables(folder: Path) -> "DeltaRsTables":
 
 
 def _not_written(table: str, folder: Path) -> UsageError:
-    return UsageError(f"table {table} cannot be written to {folder}; free space and run the same command again")
+    return UsageError(
+        f"table {table} cannot be written to {folder}; free space and run the same command again"
+    )
 
 
 def _set_aside(folder: Path, table: str) -> None:
@@ -334,14 +351,19 @@ def _of_newest(tables: Sequence[pa.Table], keys: Sequence[str]) -> pa.Table:
     Where rows have the same key, those of the first table count.
     """
     numbered = [
-        one.append_column("nth", pa.repeat(pa.scalar(number, pa.int32()), one.num_rows)) for number, one in enumerate(tables)
+        one.append_column("nth", pa.repeat(pa.scalar(number, pa.int32()), one.num_rows))
+        for number, one in enumerate(tables)
     ]
     rows = pa.concat_tables(numbered, promote_options="default")
     known = [name for name in keys if name in rows.column_names]
     rows = rows.append_column("place", pa.array(range(rows.num_rows), pa.int64()))
     # a join would skip nulls, so groups are listed instead
-    groups = rows.select([*known, "nth", "place"]).group_by(known).aggregate([("nth", "min"), ("place", "list")])
-    first = groups["nth_min"].combine_chunks().take(pc.list_parent_indices(groups["place_list"].combine_chunks()))
+    groups = (
+        rows.select([*known, "nth", "place"]).group_by(known).aggregate([("nth", "min"), ("place", "list")])
+    )
+    first = (
+        groups["nth_min"].combine_chunks().take(pc.list_parent_indices(groups["place_list"].combine_chunks()))
+    )
     places = pc.list_flatten(groups["place_list"].combine_chunks())
     order = pc.sort_indices(places)
     return rows.filter(pc.equal(rows["nth"], first.take(order))).drop_columns(["nth", "place"])
@@ -353,11 +375,19 @@ def _whole(rows: pa.Table) -> pa.Table:
 
     if "ends_file" not in rows.column_names:
         return rows
-    ends = [one for one in firsts(rows.filter(pc.fill_null(rows["ends_file"], False))) if one.ts and len(one.raw) <= LONGEST_CUT]
+    ends = [
+        one
+        for one in firsts(rows.filter(pc.fill_null(rows["ends_file"], False)))
+        if one.ts and len(one.raw) <= LONGEST_CUT
+    ]
     moments = pa.array(sorted({one.ts for one in ends if one.ts}), rows.schema.field("ts").type)
-    incomplete = cut_short(ends, firsts(rows.filter(pc.is_in(rows["ts"], value_set=moments)))) if ends else set()
+    incomplete = (
+        cut_short(ends, firsts(rows.filter(pc.is_in(rows["ts"], value_set=moments)))) if ends else set()
+    )
     return (
-        rows.filter(pc.invert(pc.is_in(rows["record_id"], value_set=pa.array(sorted(incomplete), pa.string()))))
+        rows.filter(
+            pc.invert(pc.is_in(rows["record_id"], value_set=pa.array(sorted(incomplete), pa.string())))
+        )
         if incomplete
         else rows
     )

@@ -13,8 +13,8 @@ from jobs import errors, progress
 from jobs.arguments import add_command
 
 FOLDER = "kafka-audit-demo"
-# logs of three brokers of Kafka 2.5.1, copied while they ran: a leader crashes while its follower lags behind, and an unclean election
-# loses records
+# logs of three brokers of Kafka 2.5.1, copied while they ran: a leader crashes while its follower lags
+# behind, and an unclean election loses records
 INCIDENT = "incident.tar.xz"
 EXAMPLES = """\
 examples:
@@ -27,12 +27,23 @@ examples:
 def add_arguments(commands: Any) -> None:
     """Add `demo` to the command line."""
     command = add_command(
-        commands, "demo", run, "", summary="audit a bundled incident and write a report; needs no logs", examples=EXAMPLES
+        commands,
+        "demo",
+        run,
+        "",
+        summary="audit a bundled incident and write a report; needs no logs",
+        examples=EXAMPLES,
     )
     command.add_argument(
-        "--into", type=Path, default=Path(FOLDER), metavar="DIR", help=f"folder of the tables and the report (default {FOLDER})"
+        "--into",
+        type=Path,
+        default=Path(FOLDER),
+        metavar="DIR",
+        help=f"folder of the tables and the report (default {FOLDER})",
     )
-    command.add_argument("--open", action="store_true", help="open the report in a browser, if stdout is a terminal")
+    command.add_argument(
+        "--open", action="store_true", help="open the report in a browser, if stdout is a terminal"
+    )
 
 
 def run(options: argparse.Namespace) -> int:

@@ -1,7 +1,8 @@
 """What computes: on this machine without Java, or on Spark. The tables, as commands that only read see them.
 
-`local` is DuckDB, delta-rs and Arrow; `spark` is Spark and Delta. Which one serves is decided once, by where the tables are (`opened`), never by
-how much is in them. A condition or a query is text in Spark's SQL, the same for both.
+`local` is DuckDB, delta-rs and Arrow; `spark` is Spark and Delta. Which one serves is decided once, by where
+the tables are (`opened`), never by how much is in them. A condition or a query is text in Spark's SQL, the
+same for both.
 """
 
 from collections.abc import Collection, Iterator, Sequence
@@ -49,7 +50,10 @@ class Tables(Protocol):
         """Return whether the table has been created."""
 
     def read(self, table: str, columns: Sequence[str] | None = None, where: str = "true") -> pa.Table:
-        """Return columns (None: all) of the rows for which a condition in Spark's SQL holds. Moments have the zone UTC."""
+        """Return columns (None: all) of the rows for which a condition in Spark's SQL holds.
+
+        Moments have the zone UTC.
+        """
 
     def query(self, sql: str) -> Answer:
         """Return what one statement that only reads returns. Raises QueryError."""
@@ -72,12 +76,14 @@ def values_of(column: pa.Array | pa.ChunkedArray) -> list[Any]:
     return column.to_pylist(maps_as_pydicts="lossy")
 
 
-def opened(root: str | Path, engine: str = "auto", names: Collection[str] | None = None, store: Any = None) -> Tables:
+def opened(
+    root: str | Path, engine: str = "auto", names: Collection[str] | None = None, store: Any = None
+) -> Tables:
     """Return the tables of a folder or URI.
 
     engine: one of ENGINES; `auto` is `local` wherever delta-rs reaches and reads the tables, else `spark`.
-    names: tables and views that are going to be read; None: any. store: the `Store` of a run that is under way, if there is one.
-    Raises UsageError where `local` is asked for and cannot read them.
+    names: tables and views that are going to be read; None: any. store: the `Store` of a run that is under
+    way, if there is one. Raises UsageError where `local` is asked for and cannot read them.
     """
     where = root_of(root)
     if engine != "spark":
@@ -90,9 +96,13 @@ def opened(root: str | Path, engine: str = "auto", names: Collection[str] | None
                 return tables
             except NotReadable as reason:
                 if engine == "local":
-                    raise UsageError(f"{reason}; the local engine does not read it, --engine spark does") from None
+                    raise UsageError(
+                        f"{reason}; the local engine does not read it, --engine spark does"
+                    ) from None
         elif engine == "local":
-            raise UsageError(f"--tables {root}: the local engine reads folders, s3://, gs:// and abfss://; use --engine spark")
+            raise UsageError(
+                f"--tables {root}: the local engine reads folders, s3://, gs:// and abfss://; use --engine spark"
+            )
     from jobs.engine.spark import SparkTables
 
     return SparkTables(where, names, store)

@@ -12,7 +12,8 @@ from jobs.location import SCHEME, local_folder, root_of
 
 # set by spark-submit, which has started the JVM
 SUBMITTED = "PYSPARK_GATEWAY_PORT"
-# variables that name a master or a remote: the first of each kind wins, before Spark's own arguments and files
+# variables that name a master or a remote: the first of each kind wins, before Spark's own arguments and
+# files
 OURS = "KAFKA_AUDIT_MASTER"
 OF_SPARK = ("SPARK_REMOTE", "SPARK_MASTER", "MASTER")
 ARGUMENTS = "PYSPARK_SUBMIT_ARGS"
@@ -24,7 +25,8 @@ _PROPERTY = re.compile(r"\s*spark\.(master|remote)\s*[\s=:]\s*(\S+)")
 class Configured:
     """Where Spark is configured to run.
 
-    by: the setting that says so, for people. master, remote: URLs; both are None where spark-submit has started the JVM.
+    by: the setting that says so, for people. master, remote: URLs; both are None where spark-submit has
+    started the JVM.
     """
 
     by: str
@@ -51,12 +53,14 @@ class OnlySpark(UsageError):
     """Tables that the local engine cannot write; the text says why."""
 
 
-def chosen(asked: str, tables: str | Path, logs: list[str], environment: Mapping[str, str] = os.environ) -> str:
+def chosen(
+    asked: str, tables: str | Path, logs: list[str], environment: Mapping[str, str] = os.environ
+) -> str:
     """Return `local` or `spark`.
 
-    asked: `auto`, `local` or `spark`. logs: as they are given. `auto` is `spark` under spark-submit and where a master or a remote is
-    configured, and for what only Spark reads or writes; else `local`. Raises UsageError where the engine cannot do what is asked, and where
-    both a master and a remote are configured.
+    asked: `auto`, `local` or `spark`. logs: as they are given. `auto` is `spark` under spark-submit and where
+    a master or a remote is configured, and for what only Spark reads or writes; else `local`. Raises
+    UsageError where the engine cannot do what is asked, and where both a master and a remote are configured.
     """
     if asked == "spark" or (asked == "auto" and configured(environment) is not None):
         return "spark"

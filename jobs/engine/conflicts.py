@@ -1,4 +1,6 @@
-"""Two runs that write to one table at the same time: what Delta refuses, and the numbers by which nobody appends twice."""
+"""Two runs that write to one table at the same time: what Delta refuses, and the numbers by which nobody
+appends twice.
+"""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,7 +19,9 @@ class Conflict(AuditError):
     @classmethod
     def on(cls, table: str) -> "Conflict":
         """For people."""
-        return cls(f"another run has written to table {table} at the same time; written data stays. Run the same command again")
+        return cls(
+            f"another run has written to table {table} at the same time; written data stays. Run the same command again"
+        )
 
 
 @contextmanager

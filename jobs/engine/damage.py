@@ -1,4 +1,5 @@
-"""Tables that cannot be read: which of them, and why. Delta's log and the files are looked at without any engine.
+"""Tables that cannot be read: which of them, and why. Delta's log and the files are looked at without any
+engine.
 
 Only tables in a folder of this machine are looked at: elsewhere each look is a request.
 """
@@ -40,8 +41,9 @@ class DamageError(AuditError):
 class Log:
     """The content of a table's log, as far as it can be read.
 
-    files: path -> (bytes, rows; None: not known) of the files with its rows. removed: paths that it has removed. version: of the last commit;
-    -1: none. problems: what cannot be read of it. properties: of the table.
+    files: path -> (bytes, rows; None: not known) of the files with its rows. removed: paths that it has
+    removed. version: of the last commit; -1: none. problems: what cannot be read of it. properties: of the
+    table.
     """
 
     files: dict[str, tuple[int | None, int | None]] = field(default_factory=dict)
@@ -112,7 +114,10 @@ def _checkpointed(path: Path) -> Iterable[Mapping[str, Any]]:
 
 
 def problems(table: Path, *, at_least: int = -1, thorough: bool = False) -> list[str]:
-    """Return what is wrong with a table. at_least: the commit that its log has to reach. thorough: read each file to its end, too."""
+    """Return what is wrong with a table.
+
+    at_least: the commit that its log has to reach. thorough: read each file to its end, too.
+    """
     log = read_log(table)
     found = list(log.problems)
     if not found and log.version < at_least:
@@ -149,13 +154,19 @@ def examined(
     versions: Mapping[str, int] | None = None,
     thorough: bool = False,
 ) -> dict[str, list[str]]:
-    """Table -> what is wrong with it. names: None: all tables. versions: table -> the commit that its log has to reach."""
+    """Table -> what is wrong with it.
+
+    names: None: all tables. versions: table -> the commit that its log has to reach.
+    """
     folder = local_folder(root)
     if folder is None or not folder.is_dir():
         return {}
     wanted = [one.name for one in schemas.statements("tables") if names is None or one.name in names]
     there = [name for name in wanted if (folder / name).is_dir() and any((folder / name).iterdir())]
-    found = {name: problems(folder / name, at_least=(versions or {}).get(name, -1), thorough=thorough) for name in there}
+    found = {
+        name: problems(folder / name, at_least=(versions or {}).get(name, -1), thorough=thorough)
+        for name in there
+    }
     if names is None:
         found |= {name: ["it is missing"] for name in _lost(folder, there) if name not in REMADE}
     return {name: some for name, some in found.items() if some}

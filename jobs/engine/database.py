@@ -1,4 +1,6 @@
-"""DuckDB, sealed: it answers queries of Spark's SQL over rows and files that it is given, and reads and writes nothing else."""
+"""DuckDB, sealed: it answers queries of Spark's SQL over rows and files that it is given, and reads and
+writes nothing else.
+"""
 
 from __future__ import annotations
 
@@ -56,7 +58,11 @@ class Database:
         # each use of a view reads the footers of its files again
         run("SET parquet_metadata_cache = true")
         # DuckDB creates it when memory is short and removes it at the end; nothing else writes into it
-        spill = f"{tempfile.gettempdir()}/kafka-audit-{uuid.uuid4().hex}" if folder is None else f"{folder}/{SPILL}"
+        spill = (
+            f"{tempfile.gettempdir()}/kafka-audit-{uuid.uuid4().hex}"
+            if folder is None
+            else f"{folder}/{SPILL}"
+        )
         run(f"SET temp_directory = {text(spill)}")
         if files:
             run(f"SET allowed_paths = [{', '.join(map(text, files))}]")
@@ -71,13 +77,19 @@ class Database:
             self._database.create_function(name, function, texts, "VARCHAR", type=PythonUDFType.ARROW)
 
     def session(self) -> Database:
-        """Return another database with the same memory, files and functions, but without the names of rows. It costs no time."""
+        """Return another database with the same memory, files and functions, but without the names of rows.
+
+        It costs no time.
+        """
         other = Database.__new__(Database)
         other._database, other._turn, other._related = self._database.cursor(), threading.Lock(), {}
         return other
 
     def view(self, name: str, rows: Any) -> None:
-        """Give rows a name. rows: a table, or a `Relation` over memory or over files that this database may read."""
+        """Give rows a name.
+
+        rows: a table, or a `Relation` over memory or over files that this database may read.
+        """
         table = rows if isinstance(rows, pa.Table) else rows.in_memory
         if table is None:
             self._relate(name, rows)
@@ -86,7 +98,10 @@ class Database:
             self._database.register(name, _with_moments(table, pa.timestamp("us")))
 
     def _relate(self, name: str, rows: Any) -> None:
-        """Gives the rows of a relation a name. They are read once, and kept in memory or in the spill folder; wide ones are read again by each query."""
+        """Gives the rows of a relation a name.
+
+        They are read once, and kept in memory or in the spill folder; wide ones are read again by each query.
+        """
         with self._turn:
             kept = self._related.get(id(rows))
             if kept is None:
@@ -115,7 +130,9 @@ class Database:
             return [row[0] for row in self._database.execute(f"DESCRIBE {sql}").fetchall()]
 
     def function(self, sql: str) -> None:
-        """Define a function: `CREATE OR REPLACE TEMPORARY FUNCTION name(argument TYPE, ..) RETURNS TYPE RETURN expression`."""
+        """Define a function: `CREATE OR REPLACE TEMPORARY FUNCTION name(argument TYPE, ..) RETURNS TYPE
+        RETURN expression`.
+        """
         with self._turn:
             self._database.execute(dialect.macro(sql))
 
@@ -169,7 +186,7 @@ def without_zone(column: str) -> str:
     return f"make_timestamp(epoch_us({column}))"
 
 
-# -- Java's regular expressions that DuckDB does not have ------------------------------------------------------
+# -- Java's regular expressions that DuckDB does not have ----------------------------------------------------
 
 
 @lru_cache(100)
@@ -178,7 +195,9 @@ def _compiled(pattern: str) -> re.Pattern[str]:
     try:
         return re.compile(re.sub(r"\(\?<([A-Za-z])", r"(?P<\1", pattern))
     except re.error as error:
-        raise duckdb.InvalidInputException(f"the regular expression {pattern} cannot be read: {error}") from None
+        raise duckdb.InvalidInputException(
+            f"the regular expression {pattern} cannot be read: {error}"
+        ) from None
 
 
 def _rows(*columns: pa.ChunkedArray) -> Iterator[tuple[str, ...]]:
@@ -189,7 +208,9 @@ def _replaced(texts: pa.ChunkedArray, patterns: pa.ChunkedArray, replacements: p
     def one(text: str, pattern: str, replacement: str) -> str:
         return _compiled(pattern).sub(re.sub(r"\$(\d)", r"\\g<\1>", replacement), text)
 
-    return pa.array([None if None in row else one(*row) for row in _rows(texts, patterns, replacements)], pa.string())
+    return pa.array(
+        [None if None in row else one(*row) for row in _rows(texts, patterns, replacements)], pa.string()
+    )
 
 
 def _extracted(texts: pa.ChunkedArray, patterns: pa.ChunkedArray, groups: pa.ChunkedArray) -> pa.Array:
@@ -197,7 +218,9 @@ def _extracted(texts: pa.ChunkedArray, patterns: pa.ChunkedArray, groups: pa.Chu
         found = _compiled(pattern).search(text)
         return (found.group(int(group)) or "") if found else ""
 
-    return pa.array([None if None in row else one(*row) for row in _rows(texts, patterns, groups)], pa.string())
+    return pa.array(
+        [None if None in row else one(*row) for row in _rows(texts, patterns, groups)], pa.string()
+    )
 
 
 def _matches(texts: pa.ChunkedArray, patterns: pa.ChunkedArray) -> pa.Array:
@@ -243,7 +266,9 @@ def _column(column: pa.Array, kind: pa.DataType) -> pa.Array:
     # months have no length; Spark does not hand such intervals to Python
     return pa.array(
         [
-            None if one is None else timedelta(days=30 * one.months + one.days, microseconds=one.nanoseconds // 1000)
+            None
+            if one is None
+            else timedelta(days=30 * one.months + one.days, microseconds=one.nanoseconds // 1000)
             for one in column.to_pylist()
         ],
         kind,

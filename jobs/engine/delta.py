@@ -17,9 +17,19 @@ from jobs.location import SCHEME, delta_rs_uri
 from parsers.explanation import visible
 
 _DUCKDB_TYPES = {
-    "string": "VARCHAR", "integer": "INTEGER", "long": "BIGINT", "short": "SMALLINT", "byte": "TINYINT", "double": "DOUBLE", "float": "FLOAT",
-    "boolean": "BOOLEAN", "date": "DATE", "timestamp": "TIMESTAMP", "timestamp_ntz": "TIMESTAMP", "binary": "BLOB",
-}  # fmt: skip
+    "string": "VARCHAR",
+    "integer": "INTEGER",
+    "long": "BIGINT",
+    "short": "SMALLINT",
+    "byte": "TINYINT",
+    "double": "DOUBLE",
+    "float": "FLOAT",
+    "boolean": "BOOLEAN",
+    "date": "DATE",
+    "timestamp": "TIMESTAMP",
+    "timestamp_ntz": "TIMESTAMP",
+    "binary": "BLOB",
+}
 
 
 @dataclass
@@ -35,22 +45,30 @@ class Table:
 
     @classmethod
     def opened(cls, root: str, is_local: bool, name: str) -> "Table | None":
-        """None where there is none. Raises NotReadable where it needs a feature that this engine does not read."""
+        """None where there is none.
+
+        Raises NotReadable where it needs a feature that this engine does not read.
+        """
         uri = f"{delta_rs_uri(root)}/{name}"
         try:
             table = DeltaTable(uri)
         except TableNotFoundError:
             return None
         except (DeltaError, OSError) as error:
-            raise UsageError(f"table {name} under {root} cannot be read: {visible(str(error).splitlines()[0])}") from None
+            raise UsageError(
+                f"table {name} under {root} cannot be read: {visible(str(error).splitlines()[0])}"
+            ) from None
         except BaseException as error:
             # a panic of Rust is no Exception, and has no name that can be imported
             if type(error).__name__ != "PanicException":
                 raise
-            raise UsageError(f"table {name} under {root} cannot be read: delta-rs does not understand its log") from None
+            raise UsageError(
+                f"table {name} under {root} cannot be read: delta-rs does not understand its log"
+            ) from None
         if table.protocol().min_reader_version > 1:
             features = (
-                ", ".join(table.protocol().reader_features or ()) or f"reader version {table.protocol().min_reader_version}"
+                ", ".join(table.protocol().reader_features or ())
+                or f"reader version {table.protocol().min_reader_version}"
             )
             raise NotReadable(f"table {name} under {root} needs {features}")
         return cls(uri, table, is_local)
@@ -101,7 +119,10 @@ class Table:
         by = self.delta.metadata().partition_columns
         scans = []
         for values, paths in self._parts.items():
-            of_part = "".join(f", {_or_null(value)} AS {identifier(column)}" for column, value in zip(by, values, strict=True))
+            of_part = "".join(
+                f", {_or_null(value)} AS {identifier(column)}"
+                for column, value in zip(by, values, strict=True)
+            )
             listed = ", ".join(map(text, paths))
             # Spark sometimes writes them into the files, too
             others = f"COLUMNS(lambda name: name NOT IN ({', '.join(map(text, by))}))" if by else "*"
@@ -114,16 +135,24 @@ class Table:
         self.define(database, name)
 
     def define(self, database: Database, view: str, where: str = "true") -> None:
-        """Define a view of the registered table. where: a condition in DuckDB's SQL that its rows meet; moments in it have a zone."""
+        """Define a view of the registered table.
+
+        where: a condition in DuckDB's SQL that its rows meet; moments in it have a zone.
+        """
         database.define(view, self.query(where))
 
     def query(self, where: str = "true") -> str:
-        """Return a query in DuckDB's SQL for the rows that meet a condition. Moments have a zone in the condition, and none in the rows."""
+        """Return a query in DuckDB's SQL for the rows that meet a condition.
+
+        Moments have a zone in the condition, and none in the rows.
+        """
         columns = ", ".join(f"{self._column(one)} AS {identifier(one['name'])}" for one in self.fields)
         return f"SELECT {columns} FROM {self._scan} WHERE {where}"
 
     def _column(self, one: Mapping[str, Any]) -> str:
-        """Return a column with the type of the table, as an expression; files of an earlier version may not have it."""
+        """Return a column with the type of the table, as an expression; files of an earlier version may not
+        have it.
+        """
         name, kind = identifier(one["name"]), _duckdb_type(one["type"])
         if one["name"] not in self._there:
             return f"CAST(NULL AS {kind})"

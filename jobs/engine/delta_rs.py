@@ -1,7 +1,9 @@
-"""Delta tables in a local folder, read and written by this process with deltalake (delta-rs): those of the local engine, and small ones of Spark.
+"""Delta tables in a local folder, read and written by this process with deltalake (delta-rs): those of the
+local engine, and small ones of Spark.
 
-Spark asks three queries of its own for the files of a Delta table before the first of its rows, and as many around a commit. Over some twenty
-tables of a few rows each, that is most of the time of a small run (tests/benchmarks/small_runs.py).
+Spark asks three queries of its own for the files of a Delta table before the first of its rows, and as many
+around a commit. Over some twenty tables of a few rows each, that is most of the time of a small run
+(tests/benchmarks/small_runs.py).
 """
 
 import json
@@ -33,12 +35,14 @@ from jobs.engine.rows import quoted
 from jobs.engine.types import delta_schema
 from jobs.location import PLAIN
 
-# bytes of unpacked rows, as a line of a log may have any length: of a search's result, and of a table that is read as a whole
+# bytes of unpacked rows, as a line of a log may have any length: of a search's result, and of a table that is
+# read as a whole
 MOST_BYTES = 512 * 1024 * 1024
 MOST_BYTES_OF_TABLE = 64 * 1024 * 1024
 # rows that this process searches; Spark's workers search larger tables
 MOST_SCANNED = 20_000_000
-# features of tables that are written here: of others deltalake refuses some (clustering), and some would need more than files and rows
+# features of tables that are written here: of others deltalake refuses some (clustering), and some would need
+# more than files and rows
 WRITTEN = {"appendOnly", "invariants", "changeDataFeed", "checkConstraints"}
 # properties of tables, and Delta's first writer version that enforces CHECK constraints
 CHANGE_DATA_FEED = "delta.enableChangeDataFeed"
@@ -51,18 +55,25 @@ COMPACTED_FROM = 50
 ROW_GROUP = 20_000
 # what a change data feed adds to the columns of its table
 CHANGE_FEED = pa.schema(
-    [("_change_type", pa.string()), ("_commit_version", pa.int64()), ("_commit_timestamp", pa.timestamp("us", "UTC"))]
+    [
+        ("_change_type", pa.string()),
+        ("_commit_version", pa.int64()),
+        ("_commit_timestamp", pa.timestamp("us", "UTC")),
+    ]
 )
 # what deltalake raises where it cannot do something: a feature, a file system without hard links
 LEFT_TO_SPARK = (DeltaError, OSError, pa.ArrowException)
 # which files of a table are replaced: column, comparison, value
 Filters = Sequence[tuple[str, str, Any]]
-# values of the columns that a table is partitioned by, and the condition for the rows with them, a `pyarrow.compute.Expression`
+# values of the columns that a table is partitioned by, and the condition for the rows with them, a
+# `pyarrow.compute.Expression`
 Staying = Sequence[tuple[Mapping[str, Any], Any]]
 
 
 def files_of(clusters: Collection[str], *, keeps_settled: bool) -> Filters:
-    """Return which files of a partitioned table are replaced: those of some clusters, or of what is not settled of them."""
+    """Return which files of a partitioned table are replaced: those of some clusters, or of what is not
+    settled of them.
+    """
     return [("cluster", "in", sorted(clusters)), *([("settled", "=", "false")] if keeps_settled else [])]
 
 
@@ -96,7 +107,10 @@ def vocabulary_ddl() -> str:
 
 
 class DeltaRsTables:
-    """The tables of a folder, read and written with delta-rs. Whatever it cannot do is None or False, and left to Spark."""
+    """The tables of a folder, read and written with delta-rs.
+
+    Whatever it cannot do is None or False, and left to Spark.
+    """
 
     def __init__(self, folder: Path, most_rows: int = sys.maxsize) -> None:
         """most_rows: number of rows that are read; more are left to Spark."""
@@ -118,8 +132,11 @@ class DeltaRsTables:
         return None
 
     def _dataset(self, table: str, opened: DeltaTable) -> ds.FileSystemDataset:
-        # deltalake's own file system is Python, which Arrow's threads may still call when the process ends: it aborts
-        return opened.to_pyarrow_dataset(filesystem=fs.SubTreeFileSystem(str(self.folder / table), fs.LocalFileSystem()))
+        # deltalake's own file system is Python, which Arrow's threads may still call when the process ends:
+        # it aborts
+        return opened.to_pyarrow_dataset(
+            filesystem=fs.SubTreeFileSystem(str(self.folder / table), fs.LocalFileSystem())
+        )
 
     def has_log(self, table: str) -> bool:
         """Return whether there is a log of Delta's, readable or not."""
@@ -131,11 +148,17 @@ class DeltaRsTables:
         return None if opened is None else json.loads(opened.schema().to_json())
 
     def described(self, table: str) -> tuple[dict[str, Any], dict[str, str], tuple[str, ...]] | None:
-        """Return its columns, as `schema` gives them, its properties, and the columns that it is partitioned by."""
+        """Return its columns, as `schema` gives them, its properties, and the columns that it is partitioned
+        by.
+        """
         with _left_to_spark():
             if (opened := self._opened(table)) is not None:
                 metadata = opened.metadata()
-                return json.loads(opened.schema().to_json()), metadata.configuration, tuple(metadata.partition_columns)
+                return (
+                    json.loads(opened.schema().to_json()),
+                    metadata.configuration,
+                    tuple(metadata.partition_columns),
+                )
         return None
 
     def present(self, table: str) -> upgrade.Present | None:
@@ -144,7 +167,9 @@ class DeltaRsTables:
         if known is None:
             return None
         columns, properties, by = known
-        return upgrade.Present({one["name"]: type_name(one["type"]) for one in columns["fields"]}, properties, by)
+        return upgrade.Present(
+            {one["name"]: type_name(one["type"]) for one in columns["fields"]}, properties, by
+        )
 
     def set_properties(self, table: str, properties: Mapping[str, str]) -> bool:
         """Set properties of a table; return whether that was done."""
@@ -152,7 +177,11 @@ class DeltaRsTables:
         if opened is None or not _is_written(opened):
             return False
         with _left_to_spark():
-            protocol = _with_protocol(properties) if opened.protocol().min_writer_version < CONSTRAINTS_SINCE else properties
+            protocol = (
+                _with_protocol(properties)
+                if opened.protocol().min_writer_version < CONSTRAINTS_SINCE
+                else properties
+            )
             opened.alter.set_table_properties(dict(protocol), raise_if_not_exists=False)
             return True
         return False
@@ -168,9 +197,17 @@ class DeltaRsTables:
         return None if opened is None else opened.version()
 
     def create(
-        self, table: str, columns: Mapping[str, Any], by: Sequence[str], properties: Mapping[str, str], about: str
+        self,
+        table: str,
+        columns: Mapping[str, Any],
+        by: Sequence[str],
+        properties: Mapping[str, str],
+        about: str,
     ) -> bool:
-        """An empty table; whether it is there now. columns: as `schema` gives them; by: those that it is partitioned by."""
+        """An empty table; whether it is there now.
+
+        columns: as `schema` gives them; by: those that it is partitioned by.
+        """
         schema, path = Schema.from_json(json.dumps(columns)), str(self.folder / table)
         with _left_to_spark():
             DeltaTable.create(
@@ -187,11 +224,17 @@ class DeltaRsTables:
     def create_as_defined(self, table: str) -> bool:
         """Create an empty table as this version defines it; return whether that was done."""
         return self.create(
-            table, delta_schema(table), schemas.partition_columns(table), upgrade.properties(table), schemas.comment(table)
+            table,
+            delta_schema(table),
+            schemas.partition_columns(table),
+            upgrade.properties(table),
+            schemas.comment(table),
         )
 
     def rows(self, table: str, clusters: Collection[str] = ()) -> Read | None:
-        """Return the rows of a table where they are few, else those of some clusters; None where deltalake does not read it."""
+        """Return the rows of a table where they are few, else those of some clusters; None where deltalake
+        does not read it.
+        """
         with _left_to_spark():
             if (opened := self._opened(table)) is not None:
                 found = self._dataset(table, opened)
@@ -236,10 +279,14 @@ class DeltaRsTables:
         return pa.Table.from_batches(found, pa.schema([every.schema.field(name) for name in columns]))
 
     def changes(self, table: str, after: int) -> tuple[pa.Table, int] | None:
-        """Return what versions after one have changed, by the table's change data feed, where it is little; and the newest version."""
+        """Return what versions after one have changed, by the table's change data feed, where it is little;
+        and the newest version.
+        """
         with _left_to_spark():
             if (opened := self._opened(table)) is not None:
-                reader = pa.RecordBatchReader.from_stream(opened.load_cdf(starting_version=after + 1, allow_out_of_range=True))
+                reader = pa.RecordBatchReader.from_stream(
+                    opened.load_cdf(starting_version=after + 1, allow_out_of_range=True)
+                )
                 batches: list[pa.RecordBatch] = []
                 for batch in reader:
                     batches.append(batch)
@@ -249,15 +296,21 @@ class DeltaRsTables:
                     ):
                         return None
                 columns = [*pa.schema(opened.schema().to_arrow()), *CHANGE_FEED]
-                return aligned(pa.Table.from_batches(batches, reader.schema), pa.schema(columns)), opened.version()
+                return aligned(
+                    pa.Table.from_batches(batches, reader.schema), pa.schema(columns)
+                ), opened.version()
         return None
 
     def append(self, table: str, rows: pa.Table, after: int | None = None) -> bool:
-        """Add rows, columns by name; return whether that was done. after: only as the commit after that one; else raises Conflict."""
+        """Add rows, columns by name; return whether that was done.
+
+        after: only as the commit after that one; else raises Conflict.
+        """
         return self._write(table, "append", rows, after=after)
 
     def overwrite(self, table: str, rows: pa.Table, of: Filters = (), staying: Staying = ()) -> bool:
-        """Replace all rows, or those in partitions that meet a condition, columns by name; return whether that was done.
+        """Replace all rows, or those in partitions that meet a condition, columns by name; return whether
+        that was done.
 
         staying: rows of these partitions that are written again; there may be many.
         """
@@ -269,7 +322,9 @@ class DeltaRsTables:
         return self._changed(
             table,
             lambda opened, properties: (
-                opened.merge(values, same, "v", "t", commit_properties=properties).when_matched_delete().execute()
+                opened.merge(values, same, "v", "t", commit_properties=properties)
+                .when_matched_delete()
+                .execute()
             ),
         )
 
@@ -280,12 +335,19 @@ class DeltaRsTables:
         return self._changed(
             table,
             lambda opened, properties: (
-                opened.merge(values, same, "v", "t", commit_properties=properties).when_matched_update(assignments).execute()
+                opened.merge(values, same, "v", "t", commit_properties=properties)
+                .when_matched_update(assignments)
+                .execute()
             ),
         )
 
-    def merge(self, table: str, values: pa.Table, keys: Sequence[str], columns: Sequence[str], removed: str) -> bool:
-        """Replace rows with the same keys and add the others; return whether that was done. removed: condition for those that are removed instead."""
+    def merge(
+        self, table: str, values: pa.Table, keys: Sequence[str], columns: Sequence[str], removed: str
+    ) -> bool:
+        """Replace rows with the same keys and add the others; return whether that was done.
+
+        removed: condition for those that are removed instead.
+        """
         same = " AND ".join(f't."{name}" = v."{name}"' for name in keys)
         assignments = {f'"{name}"': f'v."{name}"' for name in columns}
         return self._changed(
@@ -312,7 +374,10 @@ class DeltaRsTables:
         )
 
     def remove_lost_files(self, table: str) -> int | None:
-        """Remove the files that do not exist from the log; return the number of remaining rows. None where that was not done."""
+        """Remove the files that do not exist from the log; return the number of remaining rows.
+
+        None where that was not done.
+        """
         with _left_to_spark():
             if (opened := self._opened(table)) is not None:
                 opened.repair()
@@ -328,14 +393,21 @@ class DeltaRsTables:
     def _is_committed(
         self, table: str, version: int, commit: Callable[[CommitProperties], Any], after: int | None = None
     ) -> bool:
-        """Return whether a commit to a table of a version was made: deltalake can fail after its commit, too. Raises Conflict."""
+        """Return whether a commit to a table of a version was made: deltalake can fail after its commit, too.
+
+        Raises Conflict.
+        """
         key = uuid.uuid4().hex
         numbers = [] if after is None else [Transaction(LANDING, after + 1)]
         retries = None if after is None else 0
         is_conflict = False
         with _left_to_spark():
             try:
-                commit(CommitProperties({"userMetadata": key}, max_commit_retries=retries, app_transactions=numbers))
+                commit(
+                    CommitProperties(
+                        {"userMetadata": key}, max_commit_retries=retries, app_transactions=numbers
+                    )
+                )
                 return True
             except CommitFailedError:
                 is_conflict = True
@@ -349,7 +421,14 @@ class DeltaRsTables:
         return False
 
     def _write(
-        self, table: str, mode: str, rows: pa.Table, of: Filters = (), *, staying: Staying = (), after: int | None = None
+        self,
+        table: str,
+        mode: str,
+        rows: pa.Table,
+        of: Filters = (),
+        *,
+        staying: Staying = (),
+        after: int | None = None,
     ) -> bool:
         opened = self._to_write(table, after)
         if opened is None:
@@ -365,14 +444,17 @@ class DeltaRsTables:
             every: Any = self._dataset(table, opened) if staying else None
             for values, which in staying:
                 schema = pa.schema([one for one in every.schema if one.name not in by])
-                mine = reduce(operator.and_, (pc.field(name) == value for name, value in values.items()), which)
+                mine = reduce(
+                    operator.and_, (pc.field(name) == value for name, value in values.items()), which
+                )
                 files.append(self._file(table, schema, _matching(every, schema.names, mine), values))
         return files is not None and self._are_committed(table, opened, mode, files, of, after=after)
 
     def add_files(self, table: str, files: Sequence[DataFile], after: int | None = None) -> bool:
         """Move files of other processes into a table; return whether that was done. after: as for `append`.
 
-        Where it was not done, the files are still at their old place. Raises OSError where they cannot be moved.
+        Where it was not done, the files are still at their old place. Raises OSError where they cannot be
+        moved.
         """
         opened = self._to_write(table, after)
         if opened is None:
@@ -391,7 +473,9 @@ class DeltaRsTables:
         return is_there
 
     def replace_by_files(self, table: str, files: Sequence[DataFile], of: Filters) -> bool:
-        """Replace all files, or those in partitions that meet a condition, by files that are in the table's folder."""
+        """Replace all files, or those in partitions that meet a condition, by files that are in the table's
+        folder.
+        """
         opened = self._to_write(table, None)
         return opened is not None and self._are_committed(table, opened, "overwrite", files, of)
 
@@ -404,22 +488,36 @@ class DeltaRsTables:
         return opened
 
     def _are_committed(
-        self, table: str, opened: DeltaTable, mode: str, files: Sequence[DataFile], of: Filters = (), *, after: int | None = None
+        self,
+        table: str,
+        opened: DeltaTable,
+        mode: str,
+        files: Sequence[DataFile],
+        of: Filters = (),
+        *,
+        after: int | None = None,
     ) -> bool:
         actions = [_added(one) for one in files]
         by = opened.metadata().partition_columns
 
         def commit(properties: CommitProperties) -> None:
-            opened.create_write_transaction(actions, mode, opened.schema(), by, list(of) or None, commit_properties=properties)
+            opened.create_write_transaction(
+                actions, mode, opened.schema(), by, list(of) or None, commit_properties=properties
+            )
 
         if not self._is_committed(table, opened.version(), commit, after):
             return False
         with _left_to_spark():
-            if opened.metadata().configuration.get(AUTO_COMPACT) == "true" and len(opened.file_uris()) >= COMPACTED_FROM:
+            if (
+                opened.metadata().configuration.get(AUTO_COMPACT) == "true"
+                and len(opened.file_uris()) >= COMPACTED_FROM
+            ):
                 opened.optimize.compact()
         return True
 
-    def _file(self, table: str, schema: pa.Schema, batches: Iterable[pa.RecordBatch], values: Mapping[str, Any]) -> DataFile:
+    def _file(
+        self, table: str, schema: pa.Schema, batches: Iterable[pa.RecordBatch], values: Mapping[str, Any]
+    ) -> DataFile:
         """Write a file of the table and return it."""
         file = FileWriter(self.folder / table, schema, values)
         for batch in batches:
@@ -428,14 +526,22 @@ class DeltaRsTables:
 
 
 def _with_protocol(properties: Mapping[str, str]) -> dict[str, str]:
-    """Return the properties with the writer version that CHECK constraints need; delta-rs raises it by itself for a change data feed only."""
-    if not any(name.startswith(upgrade.CONSTRAINT) for name in properties) or properties.get(CHANGE_DATA_FEED) == "true":
+    """Return the properties with the writer version that CHECK constraints need; delta-rs raises it by itself
+    for a change data feed only.
+    """
+    if (
+        not any(name.startswith(upgrade.CONSTRAINT) for name in properties)
+        or properties.get(CHANGE_DATA_FEED) == "true"
+    ):
         return dict(properties)
     return {**properties, WRITER_VERSION: str(CONSTRAINTS_SINCE)}
 
 
 def _added(file: DataFile) -> AddAction:
-    values = {column: str(value).lower() if isinstance(value, bool) else value for column, value in file.values.items()}
+    values = {
+        column: str(value).lower() if isinstance(value, bool) else value
+        for column, value in file.values.items()
+    }
     written = file.path.stat().st_mtime_ns // 10**6
     return AddAction(file.path.name, file.size, values, written, True, json.dumps({"numRecords": file.rows}))
 
@@ -461,12 +567,18 @@ def _is_written(table: DeltaTable) -> bool:
 def aligned(rows: pa.Table, schema: pa.Schema) -> pa.Table:
     """Return the rows with the columns of a table, by name; missing ones are null."""
     there = set(rows.column_names)
-    columns = [rows[one.name].cast(one.type) if one.name in there else pa.nulls(rows.num_rows, one.type) for one in schema]
+    columns = [
+        rows[one.name].cast(one.type) if one.name in there else pa.nulls(rows.num_rows, one.type)
+        for one in schema
+    ]
     return pa.table(columns, schema=schema)
 
 
 def parts(rows: pa.Table, by: Collection[str]) -> list[tuple[dict[str, Any], pa.Table]]:
-    """Return the rows by their values of some columns, and without these columns. Raises ArrowInvalid where one is null."""
+    """Return the rows by their values of some columns, and without these columns.
+
+    Raises ArrowInvalid where one is null.
+    """
     if not rows.num_rows:
         return []
     if not by:

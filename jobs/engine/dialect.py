@@ -1,4 +1,6 @@
-"""Spark's SQL for DuckDB: SQLGlot translates it, and this module corrects what SQLGlot leaves with another meaning."""
+"""Spark's SQL for DuckDB: SQLGlot translates it, and this module corrects what SQLGlot leaves with another
+meaning.
+"""
 
 import re
 from datetime import UTC, datetime
@@ -12,7 +14,8 @@ from sqlglot.errors import SqlglotError
 TRANSLATED = 500
 # functions that DuckDB lacks or defines otherwise, as CREATE MACRO takes them
 MACROS = (
-    # the first of each value in the order of the list, null included. It sorts, because a search for each value's place is quadratic
+    # the first of each value in the order of the list, null included. It sorts, because a search for each
+    # value's place is quadratic
     "with_places(list) AS list_sort(list_transform(list, lambda one, place: {'one': one, 'place': place}))",
     "firsts(sorted) AS list_transform(list_filter(list_zip(list_prepend(NULL, sorted), sorted, true), "
     "lambda pair, n: n = 1 OR pair[1].one IS DISTINCT FROM pair[2].one), lambda pair: pair[2])",
@@ -42,11 +45,17 @@ MACROS = (
     "timestamp_millis(n) AS make_timestamp(CAST(n * CAST(1000 AS BIGINT) AS BIGINT))",
     "timestamp_micros(n) AS make_timestamp(CAST(n AS BIGINT))",
 )
-# what Java's regular expressions have and DuckDB's (RE2) lack: lookarounds, possessive quantifiers, back references
+# what Java's regular expressions have and DuckDB's (RE2) lack: lookarounds, possessive quantifiers, back
+# references
 _BEYOND_RE2 = re.compile(r"\(\?(?:[=!>]|<[=!])|[*+?}]\+|\\[1-9]")
 # a moment with a zone, as text
 _WITH_ZONE = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(?::\d\d(?:\.\d{1,6})?)?(?:Z|[+-]\d\d:?\d\d)")
-_WHOLE = (exp.DataType.Type.TINYINT, exp.DataType.Type.SMALLINT, exp.DataType.Type.INT, exp.DataType.Type.BIGINT)
+_WHOLE = (
+    exp.DataType.Type.TINYINT,
+    exp.DataType.Type.SMALLINT,
+    exp.DataType.Type.INT,
+    exp.DataType.Type.BIGINT,
+)
 _FRACTIONS = (exp.DataType.Type.FLOAT, exp.DataType.Type.DOUBLE)
 # the option of Spark's to_json that writes fields that are null
 WITH_NULLS = ["ignoreNullFields", "false"]
@@ -55,9 +64,15 @@ _UNITS = {"MM": "MONTH", "MON": "MONTH", "YY": "YEAR", "YYYY": "YEAR", "DD": "DA
 # letters of a time pattern that SQLGlot does not translate
 _PATTERN = (("SSSSSS", "%f"), ("SSS", "%g"), ("'T'", "T"), ("''", "'"))
 _CASTS = {
-    "int": "INT", "bigint": "BIGINT", "smallint": "SMALLINT", "tinyint": "TINYINT", "string": "TEXT", "double": "DOUBLE", "float": "FLOAT",
+    "int": "INT",
+    "bigint": "BIGINT",
+    "smallint": "SMALLINT",
+    "tinyint": "TINYINT",
+    "string": "TEXT",
+    "double": "DOUBLE",
+    "float": "FLOAT",
     "boolean": "BOOLEAN",
-}  # fmt: skip
+}
 # constructs that run on both engines with different results
 _UNLIKE = {exp.Pivot: "PIVOT", exp.Typeof: "typeof", exp.Kurtosis: "kurtosis", exp.TableSample: "TABLESAMPLE"}
 
@@ -74,7 +89,9 @@ def translated(sql: str) -> str:
 
 @lru_cache(TRANSLATED)
 def macro(sql: str) -> str:
-    """Return Spark's CREATE FUNCTION as DuckDB's CREATE MACRO; the types of its arguments are those of each call."""
+    """Return Spark's CREATE FUNCTION as DuckDB's CREATE MACRO; the types of its arguments are those of each
+    call.
+    """
     created = sqlglot.parse_one(sql, read="spark")
     arguments = ", ".join(argument.name for argument in created.this.expressions)
     body = in_duckdb(adapted(exp.select(created.expression)).expressions[0])
@@ -100,7 +117,9 @@ def _as_in_spark(node: exp.Expr) -> exp.Expr:
         if isinstance(node, kind):
             raise Unsupported(name)
     match node:
-        case exp.Cast() if node.to.this in _WHOLE and not (isinstance(node.this, exp.Literal) and node.this.is_string):
+        case exp.Cast() if node.to.this in _WHOLE and not (
+            isinstance(node.this, exp.Literal) and node.this.is_string
+        ):
             return exp.TryCast(this=_call("to_whole", node.this), to=node.to.copy())
         case exp.Cast() if node.to.this in _FRACTIONS and not isinstance(node.this, exp.Literal):
             return exp.TryCast(this=_call("to_fraction", node.this), to=node.to.copy())
@@ -108,7 +127,9 @@ def _as_in_spark(node: exp.Expr) -> exp.Expr:
             at = datetime.fromisoformat(node.this).astimezone(UTC).replace(tzinfo=None)
             return exp.Literal.string(at.isoformat(" "))
         case exp.Anonymous() if node.name.lower() in _CASTS and len(node.expressions) == 1:
-            return _as_in_spark(exp.TryCast(this=node.expressions[0].copy(), to=exp.DataType.build(_CASTS[node.name.lower()])))
+            return _as_in_spark(
+                exp.TryCast(this=node.expressions[0].copy(), to=exp.DataType.build(_CASTS[node.name.lower()]))
+            )
         case exp.Anonymous() if node.name.lower() in _OTHERWISE:
             return _OTHERWISE[node.name.lower()](node)
         case exp.DayOfWeek():
@@ -138,18 +159,22 @@ def _as_in_spark(node: exp.Expr) -> exp.Expr:
         case exp.TimeToStr() | exp.StrToTime() if isinstance(node.args.get("format"), exp.Literal):
             node.args["format"].set("this", _pattern(node.args["format"].this))
             return node
-        case exp.RegexpReplace() | exp.RegexpLike() | exp.RegexpExtract() if node.expression.is_string and _BEYOND_RE2.search(
-            node.expression.this
+        case exp.RegexpReplace() | exp.RegexpLike() | exp.RegexpExtract() if (
+            node.expression.is_string and _BEYOND_RE2.search(node.expression.this)
         ):
             return _by_python(node)
         case exp.RegexpReplace() if isinstance(node.args.get("replacement"), exp.Literal):
             text = re.sub(
-                r"\\(.)|\$(\d)", lambda found: f"\\{found[2]}" if found[2] else _escaped(found[1]), node.args["replacement"].this
+                r"\\(.)|\$(\d)",
+                lambda found: f"\\{found[2]}" if found[2] else _escaped(found[1]),
+                node.args["replacement"].this,
             )
             node.args["replacement"].set("this", text)
             return node
         case exp.Like() | exp.ILike() if (
-            node.expression.is_string and "\\" in node.expression.this and not isinstance(node.parent, exp.Escape)
+            node.expression.is_string
+            and "\\" in node.expression.this
+            and not isinstance(node.parent, exp.Escape)
         ):
             return exp.Escape(this=node.copy(), expression=exp.Literal.string("\\"))
         case exp.ArrayPrepend():
@@ -172,9 +197,16 @@ def _as_in_spark(node: exp.Expr) -> exp.Expr:
             node.set("alias", exp.TableAlias(this=exp.to_identifier("values"), columns=columns))
             return node
         case exp.Table() if (
-            isinstance(node.this, exp.Anonymous) and node.this.name.lower() == "range" and not node.alias_column_names
+            isinstance(node.this, exp.Anonymous)
+            and node.this.name.lower() == "range"
+            and not node.alias_column_names
         ):
-            node.set("alias", exp.TableAlias(this=exp.to_identifier(node.alias or "range"), columns=[exp.to_identifier("id")]))
+            node.set(
+                "alias",
+                exp.TableAlias(
+                    this=exp.to_identifier(node.alias or "range"), columns=[exp.to_identifier("id")]
+                ),
+            )
             return node
         case exp.CurrentTimestamp():
             return exp.cast(node.copy(), "timestamp")
@@ -188,7 +220,9 @@ def _as_in_spark(node: exp.Expr) -> exp.Expr:
             return _or_empty(node)
         case exp.JSONFormat() if isinstance(node.args.get("options"), exp.VarMap):
             options = node.args["options"]
-            if [one.name for one in (*options.args["keys"].expressions, *options.args["values"].expressions)] != WITH_NULLS:
+            if [
+                one.name for one in (*options.args["keys"].expressions, *options.args["values"].expressions)
+            ] != WITH_NULLS:
                 raise Unsupported("options of to_json")
             # DuckDB writes fields that are null, as Spark does with this option
             return exp.JSONFormat(this=node.this.copy())
@@ -237,7 +271,9 @@ def _seconds(node: exp.StrToUnix) -> exp.Expr:
     """Seconds since 1970 of a moment, or of a text in a pattern."""
     pattern = _pattern(node.args["format"].this) if isinstance(node.args.get("format"), exp.Literal) else None
     if pattern is None or pattern == "%Y-%m-%d %H:%M:%S":
-        return exp.TryCast(this=_call("to_whole", exp.cast(node.this, "timestamp")), to=exp.DataType.build("bigint"))
+        return exp.TryCast(
+            this=_call("to_whole", exp.cast(node.this, "timestamp")), to=exp.DataType.build("bigint")
+        )
     moment = _call("strptime", node.this, exp.Literal.string(pattern))
     return exp.TryCast(this=_call("to_whole", moment), to=exp.DataType.build("bigint"))
 
@@ -255,7 +291,9 @@ def _escaped(char: str) -> str:
 
 
 def _by_python(node: exp.RegexpReplace | exp.RegexpLike | exp.RegexpExtract) -> exp.Expr:
-    """Return a call of the function of the database that reads Java's regular expressions (`REGEX_FUNCTIONS`)."""
+    """Return a call of the function of the database that reads Java's regular expressions
+    (`REGEX_FUNCTIONS`).
+    """
     match node:
         case exp.RegexpReplace():
             return _call("java_replace", node.this, node.expression, node.args["replacement"])
@@ -269,14 +307,20 @@ def _by_python(node: exp.RegexpReplace | exp.RegexpLike | exp.RegexpExtract) -> 
 def _of_all(group: exp.Group) -> exp.Expr:
     """GROUP BY a, b WITH ROLLUP as GROUP BY ROLLUP (a, b); CUBE likewise."""
     kind = "rollup" if group.args.get("rollup") else "cube"
-    grouping = (exp.Rollup if kind == "rollup" else exp.Cube)(expressions=[one.copy() for one in group.expressions])
+    grouping = (exp.Rollup if kind == "rollup" else exp.Cube)(
+        expressions=[one.copy() for one in group.expressions]
+    )
     return exp.Group(**{kind: [grouping]})
 
 
 def _never_empty(some: exp.Expr) -> exp.Expr:
     """Return a list that has one null where it is empty or null itself."""
     length = _call("len", some)
-    return exp.Case().when(exp.GT(this=length, expression=exp.convert(0)), some.copy()).else_(exp.Array(expressions=[exp.null()]))
+    return (
+        exp.Case()
+        .when(exp.GT(this=length, expression=exp.convert(0)), some.copy())
+        .else_(exp.Array(expressions=[exp.null()]))
+    )
 
 
 def _places_from_0(node: exp.Transform | exp.ArrayFilter) -> exp.Expr:
@@ -295,7 +339,9 @@ def _weekday(node: exp.Anonymous) -> exp.Expr:
 
 def _for_all(node: exp.Anonymous) -> exp.Expr:
     some, test = node.expressions
-    other = exp.Lambda(this=exp.not_(exp.paren(test.this.copy())), expressions=[one.copy() for one in test.expressions])
+    other = exp.Lambda(
+        this=exp.not_(exp.paren(test.this.copy())), expressions=[one.copy() for one in test.expressions]
+    )
     return exp.func("len", exp.ArrayFilter(this=some.copy(), expression=other)).eq(0)
 
 
@@ -307,7 +353,13 @@ def _all_true(node: exp.Anonymous) -> exp.Expr:
     return _call("bool_and", node.expressions[0])
 
 
-_OTHERWISE = {"weekday": _weekday, "forall": _for_all, "some": _any_true, "any": _any_true, "every": _all_true}
+_OTHERWISE = {
+    "weekday": _weekday,
+    "forall": _for_all,
+    "some": _any_true,
+    "any": _any_true,
+    "every": _all_true,
+}
 
 
 def _call(name: str, *arguments: exp.Expr) -> exp.Expr:
@@ -321,39 +373,53 @@ def _or_empty(some: exp.Expr) -> exp.Expr:
 
 
 def _nulls_lowest(key: exp.Expr) -> exp.Expr:
-    """Return the key that rows are compared by. A null field is the smallest value in Spark and the largest in DuckDB."""
+    """Return the key that rows are compared by.
+
+    A null field is the smallest value in Spark and the largest in DuckDB.
+    """
     if not isinstance(key, exp.Struct):
         return key
     values = [one.expression if isinstance(one, exp.PropertyEQ) else one.unalias() for one in key.expressions]
     fields = [part for value in values for part in (value.is_(exp.null()).not_(), value.copy())]
     return exp.Struct(
-        expressions=[exp.PropertyEQ(this=exp.to_identifier(f"k{n}"), expression=one) for n, one in enumerate(fields)]
+        expressions=[
+            exp.PropertyEQ(this=exp.to_identifier(f"k{n}"), expression=one) for n, one in enumerate(fields)
+        ]
     )
 
 
-# -- names of columns ------------------------------------------------------------------------------------------
+# -- names of columns ----------------------------------------------------------------------------------------
 
 # functions that Spark writes in capitals in the name of a column
 _CAPITALS = re.compile(r"\b(ceil|floor|sqrt|power|exp|ln|log10|radians|degrees|sin|cos|tan)\(")
 
 
 def name_columns(tree: exp.Expr, sql: str) -> None:
-    """Give each column of a query that has no name the one that Spark gives it, such as `count(1)`; the tree is changed.
+    """Give each column of a query that has no name the one that Spark gives it, such as `count(1)`; the tree
+    is changed.
 
     tree: as SQLGlot parses the text, not adapted yet.
     """
     for query in list(tree.find_all(exp.Select)):
         for column in query.expressions:
-            if isinstance(column, exp.Column | exp.Alias | exp.Aliases | exp.Star) or column.is_star or _has_many_columns(column):
+            if (
+                isinstance(column, exp.Column | exp.Alias | exp.Aliases | exp.Star)
+                or column.is_star
+                or _has_many_columns(column)
+            ):
                 continue
             column.replace(exp.alias_(column.copy(), _spark_name(column, sql), quoted=True))
 
 
 def _has_many_columns(column: exp.Expr) -> bool:
     kinds = (
-        (exp.Posexplode, exp.PosexplodeOuter, exp.Inline, exp.Stack) if hasattr(exp, "Stack") else (exp.Posexplode, exp.Inline)
+        (exp.Posexplode, exp.PosexplodeOuter, exp.Inline, exp.Stack)
+        if hasattr(exp, "Stack")
+        else (exp.Posexplode, exp.Inline)
     )
-    return isinstance(column, kinds) or (isinstance(column, exp.Anonymous) and column.name.lower() in ("stack", "inline_outer"))
+    return isinstance(column, kinds) or (
+        isinstance(column, exp.Anonymous) and column.name.lower() in ("stack", "inline_outer")
+    )
 
 
 def _spark_name(column: exp.Expr, sql: str) -> str:
@@ -373,7 +439,11 @@ def _spark_name(column: exp.Expr, sql: str) -> str:
             node.replace(other)
     text = _CAPITALS.sub(lambda found: found.group().upper(), _text(root.this))
     # SQLGlot writes units in capitals
-    text = re.sub(r"\bdate_trunc\((\w+)", lambda found: found[0].lower() if f"'{found[1].lower()}'" in sql else found[0], text)
+    text = re.sub(
+        r"\bdate_trunc\((\w+)",
+        lambda found: found[0].lower() if f"'{found[1].lower()}'" in sql else found[0],
+        text,
+    )
     return text.replace("FILTER(", "FILTER (")
 
 
@@ -398,7 +468,11 @@ def _as_named(node: exp.Expr) -> exp.Expr:
             no = "NOT " if isinstance(node.parent, exp.Not) else ""
             return exp.Paren(this=exp.var(f"{_text(node.this)} IS {no}{_text(node.expression)}"))
         case exp.Not() if isinstance(node.this, exp.Paren):
-            return node.this if " IS NOT " in node.this.name else exp.Paren(this=exp.var(f"NOT {_text(node.this)}"))
+            return (
+                node.this
+                if " IS NOT " in node.this.name
+                else exp.Paren(this=exp.var(f"NOT {_text(node.this)}"))
+            )
         case exp.Boolean():
             return exp.var(str(node.this).lower())
         case exp.Cast() if not isinstance(node, exp.TryCast):
@@ -407,7 +481,9 @@ def _as_named(node: exp.Expr) -> exp.Expr:
         case exp.TimestampTrunc():
             return _call("date_trunc", exp.var(node.args["unit"].name), node.this)
         case exp.RegexpReplace():
-            return _call("regexp_replace", node.this, node.expression, node.args["replacement"], exp.convert(1))
+            return _call(
+                "regexp_replace", node.this, node.expression, node.args["replacement"], exp.convert(1)
+            )
         case exp.RegexpExtract() | exp.RegexpExtractAll():
             name = "regexp_extract_all" if isinstance(node, exp.RegexpExtractAll) else "regexp_extract"
             return _call(name, node.this, node.expression, node.args.get("group") or exp.convert(1))
@@ -423,7 +499,15 @@ def _as_named(node: exp.Expr) -> exp.Expr:
             return node
         case exp.Between():
             return _call("between", node.this, node.args["low"], node.args["high"])
-        case exp.Like() | exp.ILike() | exp.RegexpLike() | exp.PropertyEQ() | exp.Dot() | exp.Slice() | exp.Kwarg():
+        case (
+            exp.Like()
+            | exp.ILike()
+            | exp.RegexpLike()
+            | exp.PropertyEQ()
+            | exp.Dot()
+            | exp.Slice()
+            | exp.Kwarg()
+        ):
             return node
         case exp.Binary() | exp.Not() | exp.In() | exp.If():
             return exp.Paren(this=node.copy())

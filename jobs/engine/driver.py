@@ -6,7 +6,9 @@ from typing import Any, TextIO
 
 
 class DriverStderr(io.TextIOBase):
-    """Writes lines to the standard error of the driver's JVM; to that of this process where the JVM does not answer."""
+    """Writes lines to the standard error of the driver's JVM; to that of this process where the JVM does not
+    answer.
+    """
 
     def __init__(self, fallback: TextIO) -> None:
         self._fallback = fallback

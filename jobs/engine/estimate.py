@@ -7,7 +7,8 @@ from schemas.durations import two_units
 
 # seconds; longer runs are announced
 HALF_AN_HOUR = 30 * 60
-# a first run takes this many times as long as its parsing (tests/benchmarks/nights.py: 4.7 of 25 s), with room for slower disks
+# a first run takes this many times as long as its parsing (tests/benchmarks/nights.py: 4.7 of 25 s), with
+# room for slower disks
 WHOLE_RUN = 5
 
 
@@ -15,9 +16,16 @@ class Estimate:
     """Announces a long run once. It is called with the number of bytes that were parsed."""
 
     def __init__(
-        self, total: int, workers: int, announce: Callable[[str], None], clock: Callable[[], float] = time.monotonic
+        self,
+        total: int,
+        workers: int,
+        announce: Callable[[str], None],
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """total: bytes of text. workers: processes, of which each has parsed something before the rate is known."""
+        """total: bytes of text.
+
+        workers: processes, of which each has parsed something before the rate is known.
+        """
         self._total, self._workers, self._announce, self._clock = total, workers, announce, clock
         self._begun = clock()
         self._read = self._times = 0

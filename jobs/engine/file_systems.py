@@ -1,6 +1,7 @@
 """Whether Spark has the file systems of the URIs that a run is given: found out before anything is read.
 
-Hadoop comes with Spark, but its clients of object stores do not: each is a package that the run has to be given.
+Hadoop comes with Spark, but its clients of object stores do not: each is a package that the run has to be
+given.
 """
 
 import os
@@ -23,7 +24,14 @@ OF_SCHEME = {
     "gs": "com.google.cloud.bigdataoss:gcs-connector:VERSION",
 }
 # by any of these an installation may have the package, which only Spark can tell
-_SETTINGS = (PACKAGES, "PYSPARK_SUBMIT_ARGS", "SPARK_HOME", "SPARK_CONF_DIR", "SPARK_DIST_CLASSPATH", "CLASSPATH")
+_SETTINGS = (
+    PACKAGES,
+    "PYSPARK_SUBMIT_ARGS",
+    "SPARK_HOME",
+    "SPARK_CONF_DIR",
+    "SPARK_DIST_CLASSPATH",
+    "CLASSPATH",
+)
 _OF_HADOOP = ("file", "hdfs")
 _MISSING = re.compile(r"ClassNotFoundException|No FileSystem for scheme|NoClassDefFoundError")
 

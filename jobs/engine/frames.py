@@ -17,11 +17,13 @@ from jobs.errors import UsageError
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-# a run on Spark reads, compares and folds at most this many rows in its own process: Spark takes longer to start on fewer. Over 500,000
-# rows its checks take 40 s on two cores, DuckDB's 7 s. This variable of the environment gives another number; 0: Spark does all of it
+# a run on Spark reads, compares and folds at most this many rows in its own process: Spark takes longer to
+# start on fewer. Over 500,000 rows its checks take 40 s on two cores, DuckDB's 7 s. This variable of the
+# environment gives another number; 0: Spark does all of it
 IN_PROCESS_ROWS = 1_000_000
 IN_PROCESS = "KAFKA_AUDIT_IN_PROCESS_ROWS"
-# Spark sends at most this many of them: a query fails beyond spark.driver.maxResultSize, which is 1 GB and holds these with lines of 4 KB
+# Spark sends at most this many of them: a query fails beyond spark.driver.maxResultSize, which is 1 GB and
+# holds these with lines of 4 KB
 ROWS_SENT = 250_000
 # rows that a plan contains as literals, which each query over it processes again
 ROWS_IN_PLAN = 10_000
@@ -30,7 +32,10 @@ OfBatches = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
 
 def in_process_rows() -> int:
-    """Return how many rows a run on Spark may handle in its own process. Raises UsageError where the environment has no such number."""
+    """Return how many rows a run on Spark may handle in its own process.
+
+    Raises UsageError where the environment has no such number.
+    """
     given = os.environ.get(IN_PROCESS, str(IN_PROCESS_ROWS))
     if not given.isdecimal():
         raise UsageError(f"{IN_PROCESS}={given!r} is no number of rows")
@@ -47,26 +52,35 @@ def small_table(rows: DataFrame) -> pa.Table | None:
 def framed(spark: SparkSession, rows: pa.Table) -> DataFrame:
     """Return the rows in a plan.
 
-    createDataFrame loses what stands behind a chunk without rows, and fails where a column has no chunk; Spark Connect infers no columns
-    of a table without rows.
+    createDataFrame loses what stands behind a chunk without rows, and fails where a column has no chunk;
+    Spark Connect infers no columns of a table without rows.
     """
     whole = pa.table([column.combine_chunks() for column in rows.columns], schema=rows.schema)
     return spark.createDataFrame(whole, None if whole.num_rows else arrow.from_arrow_schema(rows.schema))
 
 
 def of_rows(spark: SparkSession, rows: Iterable[Mapping[str, Any]], columns: pa.Schema | str) -> DataFrame:
-    """Rows in a plan; columns: as Arrow or Spark's DDL has them. A list that createDataFrame is given is read by Python workers, which take a second to start."""
+    """Rows in a plan; columns: as Arrow or Spark's DDL has them.
+
+    A list that createDataFrame is given is read by Python workers, which take a second to start.
+    """
     schema = arrow.to_arrow_schema(types.StructType.fromDDL(columns)) if isinstance(columns, str) else columns
     return framed(spark, pa.Table.from_pylist(list(rows), schema=schema))
 
 
 def by_workers(rows: DataFrame, function: OfBatches, columns: pa.Schema | str) -> DataFrame:
-    """Return what a function returns for batches of the rows, in Spark's Python workers; columns: as for `of_rows`."""
+    """Return what a function returns for batches of the rows, in Spark's Python workers.
+
+    columns: as for `of_rows`.
+    """
 
     def of_task(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        # before each task Spark invalidates the import caches and looks through all objects for garbage. Up to Python 3.11 the first
-        # reads the directories of its archives again, which takes a tenth of a second (python/cpython#103200); loaded modules stay
-        for path in [path for path, finder in sys.path_importer_cache.items() if isinstance(finder, zipimporter)]:
+        # before each task Spark invalidates the import caches and looks through all objects for garbage. Up
+        # to Python 3.11 the first reads the directories of its archives again, which takes a tenth of a
+        # second (python/cpython#103200); loaded modules stay
+        for path in [
+            path for path, finder in sys.path_importer_cache.items() if isinstance(finder, zipimporter)
+        ]:
             del sys.path_importer_cache[path]
         if not gc.get_freeze_count():
             gc.freeze()

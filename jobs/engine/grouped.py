@@ -1,4 +1,6 @@
-"""Fold partitions and topics in the processes of the pool: DuckDB sorts their rows, and each process gets whole ones."""
+"""Fold partitions and topics in the processes of the pool: DuckDB sorts their rows, and each process gets
+whole ones.
+"""
 
 from __future__ import annotations
 
@@ -44,7 +46,8 @@ def folded(
     facts: Mapping[str, ClusterFacts],
     at_once: int | None,
 ) -> Relation:
-    """Fold partitions. rows: events and states, as `updates` gives them; root: of the tables; folder: below it, for files that are read as long as the relation is.
+    """Fold partitions. rows: events and states, as `updates` gives them; root: of the tables; folder: below
+    it, for files that are read as long as the relation is.
 
     out: `folding.OUTPUT`.
     """
@@ -59,7 +62,13 @@ def folded(
 
 
 def mapped(
-    pool: Pool, given: Path, rows: tuple[Relation, Relation], by: Sequence[str], function: Fold, *, schema: pa.Schema
+    pool: Pool,
+    given: Path,
+    rows: tuple[Relation, Relation],
+    by: Sequence[str],
+    function: Fold,
+    *,
+    schema: pa.Schema,
 ) -> pa.Table:
     """Return what `rows.map_groups` returns. given: a file to write, for what all pieces of work share."""
     columns = [tuple(name for name in one.column_names if name not in by) for one in rows]
@@ -105,6 +114,9 @@ def _is_as_last(column: pa.ChunkedArray) -> Any:
 
 
 def _filled(rows: pa.Table | pa.RecordBatch) -> pa.Table:
-    """Return the columns that have a value. Two thirds of an event's columns are null, and passing them on costs as much."""
+    """Return the columns that have a value.
+
+    Two thirds of an event's columns are null, and passing them on costs as much.
+    """
     table = pa.Table.from_batches([rows]) if isinstance(rows, pa.RecordBatch) else rows
     return table.select([name for name in table.column_names if table[name].null_count < table.num_rows])

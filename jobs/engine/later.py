@@ -1,4 +1,6 @@
-"""Modules of Spark that are imported when they are first used: the local engine runs where Spark is not installed."""
+"""Modules of Spark that are imported when they are first used: the local engine runs where Spark is not
+installed.
+"""
 
 from collections.abc import Sequence
 from importlib import import_module

@@ -1,8 +1,9 @@
 """One run at a time: a lease beside the tables, kept as the last commit of a Delta table without rows.
 
-Each commit of that table takes the number after the last one, which Delta gives to one writer only: that is the whole protocol. A commit names
-the holder of the lease, or nobody. The holder commits again while it works. A lease that was not renewed for EXPIRES seconds, or whose
-process has ended on this machine, is taken over. The text of a commit is its `userMetadata`, which delta-rs and Spark both read and write.
+Each commit of that table takes the number after the last one, which Delta gives to one writer only: that is
+the whole protocol. A commit names the holder of the lease, or nobody. The holder commits again while it
+works. A lease that was not renewed for EXPIRES seconds, or whose process has ended on this machine, is taken
+over. The text of a commit is its `userMetadata`, which delta-rs and Spark both read and write.
 """
 
 import json
@@ -28,7 +29,8 @@ from jobs.progress import warn
 from schemas.moments import moment
 
 TABLE = "_lease"
-# seconds after which a lease that was not renewed is taken over; the clocks of two machines must differ by less
+# seconds after which a lease that was not renewed is taken over; the clocks of two machines must differ by
+# less
 EXPIRES = 180
 RENEWED_EVERY = 30
 # between two looks of a run that waits
@@ -73,7 +75,10 @@ class Commits(Protocol):
 
 @dataclass(frozen=True)
 class Holder:
-    """A run that holds the lease. machine: identifies where the process number is valid; began: start of the process in ticks, 0: not known."""
+    """A run that holds the lease.
+
+    machine: identifies where the process number is valid; began: start of the process in ticks, 0: not known.
+    """
 
     host: str
     process: int
@@ -102,7 +107,9 @@ class Holder:
 
 
 def _machine() -> str:
-    """Return what a process number belongs to: this boot of this machine, and its namespace of processes; empty where it is not known."""
+    """Return what a process number belongs to: this boot of this machine, and its namespace of processes;
+    empty where it is not known.
+    """
     try:
         boot = Path("/proc/sys/kernel/random/boot_id").read_text("ascii").strip()
         return f"{boot}/{os.readlink('/proc/self/ns/pid')}"
@@ -155,9 +162,14 @@ class State:
 
 
 class Lease:
-    """A lease that this run holds. Threads may share it. versions: of the tables, for the next run; those that the last run left."""
+    """A lease that this run holds.
 
-    def __init__(self, commits: Commits, holder: Holder, version: int, versions: Mapping[str, int] | None = None) -> None:
+    Threads may share it. versions: of the tables, for the next run; those that the last run left.
+    """
+
+    def __init__(
+        self, commits: Commits, holder: Holder, version: int, versions: Mapping[str, int] | None = None
+    ) -> None:
         self._commits, self._holder, self._version = commits, holder, version
         self.versions: Mapping[str, int] = versions or {}
         self._renewed_at = time.time()
@@ -174,7 +186,9 @@ class Lease:
         if self._taken_by is not None or self._stop.is_set():
             return
         try:
-            if self._commits.commit(self._version, State(self._holder, time.time(), EXPIRES, self.versions).text()):
+            if self._commits.commit(
+                self._version, State(self._holder, time.time(), EXPIRES, self.versions).text()
+            ):
                 self._version, self._renewed_at = self._version + 1, time.time()
             else:
                 self._taken_by = str(State.of(self._commits.last()[1]).holder or "a run that has ended")
@@ -207,7 +221,9 @@ class Lease:
                     self._commits.commit(self._version, State(None, time.time(), 0, self.versions).text())
                 except Exception as error:
                     # the next run takes it over
-                    warn(f"the lease on the tables could not be released: {type(error).__name__}; it expires in {EXPIRES} s")
+                    warn(
+                        f"the lease on the tables could not be released: {type(error).__name__}; it expires in {EXPIRES} s"
+                    )
 
 
 def _acquired(commits: Commits, root: str, holder: Holder, wait: float) -> Lease:
@@ -234,7 +250,8 @@ def _acquired(commits: Commits, root: str, holder: Holder, wait: float) -> Lease
 
 @contextmanager
 def acquire(root: str, run_id: str, wait: float = 0, spark: Any = None) -> Iterator[Lease]:
-    """Hold the lease on the tables under a root. wait: seconds. spark: a session that commits where delta-rs does not reach the tables.
+    """Hold the lease on the tables under a root. wait: seconds. spark: a session that commits where delta-rs
+    does not reach the tables.
 
     Raises LeaseError where another run holds it, UsageError where nothing can be written there.
     """
@@ -254,7 +271,10 @@ def needs_spark(root: str) -> bool:
 
 
 def commits_of(root: str, spark: Any = None) -> Commits:
-    """The table of the lease under a root: by delta-rs, else by Spark. Raises UsageError where neither of them reaches it."""
+    """The table of the lease under a root: by delta-rs, else by Spark.
+
+    Raises UsageError where neither of them reaches it.
+    """
     uri = delta_rs_uri(root)
     why = "delta-rs does not write there"
     if uri is not None:
@@ -305,7 +325,9 @@ class ByDeltaRs:
         except TableNotFoundError:
             columns = Schema.from_json(json.dumps({"type": "struct", "fields": [_field()]}))
             try:
-                return DeltaTable.create(self.uri, columns, configuration=PROPERTIES, storage_options=self.options)
+                return DeltaTable.create(
+                    self.uri, columns, configuration=PROPERTIES, storage_options=self.options
+                )
             except CANNOT:
                 # another run was faster
                 return DeltaTable(self.uri, storage_options=self.options)
@@ -342,18 +364,27 @@ class ByDeltaRs:
 
 
 class BySpark:
-    """The table of the lease as Spark commits to it. Delta skips a commit whose transaction number another run has used."""
+    """The table of the lease as Spark commits to it.
+
+    Delta skips a commit whose transaction number another run has used.
+    """
 
     def __init__(self, spark: Any, path: str) -> None:
         self._spark, self._path = spark, path
         self._nothing = spark.createDataFrame([], f"{COLUMN} STRING")
         properties = ", ".join(f"'{key}' = '{value}'" for key, value in PROPERTIES.items())
         self._identifier = f"delta.`{path.replace('`', '``')}`"
-        spark.sql(f"CREATE TABLE IF NOT EXISTS {self._identifier} ({COLUMN} STRING) USING delta TBLPROPERTIES ({properties})")
+        spark.sql(
+            f"CREATE TABLE IF NOT EXISTS {self._identifier} ({COLUMN} STRING) USING delta TBLPROPERTIES ({properties})"
+        )
 
     def last(self) -> tuple[int, str]:
         """Return the number and the text of the last commit."""
-        (row,) = self._spark.sql(f"DESCRIBE HISTORY {self._identifier} LIMIT 1").select("version", "userMetadata").collect()
+        (row,) = (
+            self._spark.sql(f"DESCRIBE HISTORY {self._identifier} LIMIT 1")
+            .select("version", "userMetadata")
+            .collect()
+        )
         return row.version, row.userMetadata or ""
 
     def commit(self, after: int, text: str) -> bool:

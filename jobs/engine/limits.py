@@ -1,4 +1,7 @@
-"""The memory that a command may use. This module imports no engine, because the limit is set before one is loaded."""
+"""The memory that a command may use.
+
+This module imports no engine, because the limit is set before one is loaded.
+"""
 
 import argparse
 import re

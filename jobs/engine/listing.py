@@ -10,7 +10,9 @@ import pyarrow as pa
 from jobs.engine import MOMENT, QueryError
 
 ANSWERED = "SHOW TABLES, SHOW VIEWS, SHOW COLUMNS IN and DESCRIBE"
-_TABLES = re.compile(r"\s*SHOW\s+(TABLES|VIEWS)(?:\s+(?:IN|FROM)\s+`?default`?)?(?:\s+(?:LIKE\s+)?'([^']*)')?\s*", re.I)
+_TABLES = re.compile(
+    r"\s*SHOW\s+(TABLES|VIEWS)(?:\s+(?:IN|FROM)\s+`?default`?)?(?:\s+(?:LIKE\s+)?'([^']*)')?\s*", re.I
+)
 _COLUMNS = re.compile(
     r"\s*(SHOW\s+COLUMNS\s+(?:IN|FROM)|DESC(?:RIBE)?(?:\s+TABLE)?(?:\s+EXTENDED|\s+FORMATTED)?)\s+(?:`?default`?\.)?`?(\w+)`?\s*",
     re.I,
@@ -18,9 +20,14 @@ _COLUMNS = re.compile(
 # Delta's names of types that Spark's DESCRIBE writes otherwise
 _TYPES = {"integer": "int", "long": "bigint", "short": "smallint", "byte": "tinyint"}
 _ARROW_TYPES = {
-    pa.int32(): "int", pa.int64(): "bigint", pa.int16(): "smallint", pa.int8(): "tinyint", pa.bool_(): "boolean", pa.date32(): "date",
+    pa.int32(): "int",
+    pa.int64(): "bigint",
+    pa.int16(): "smallint",
+    pa.int8(): "tinyint",
+    pa.bool_(): "boolean",
+    pa.date32(): "date",
     MOMENT: "timestamp",
-}  # fmt: skip
+}
 
 
 @dataclass(frozen=True)
@@ -58,9 +65,14 @@ class OfColumns:
 
 
 def listing(sql: str) -> OfNames | OfColumns | None:
-    """Return what a statement asks to list; None: it is another one. Raises QueryError where this engine lists nothing like it."""
+    """Return what a statement asks to list; None: it is another one.
+
+    Raises QueryError where this engine lists nothing like it.
+    """
     if found := _TABLES.fullmatch(sql):
-        like = "|".join(re.escape(one).replace(r"\*", ".*") for one in found[2].split("|")) if found[2] else None
+        like = (
+            "|".join(re.escape(one).replace(r"\*", ".*") for one in found[2].split("|")) if found[2] else None
+        )
         return OfNames(found[1].upper() == "VIEWS", re.compile(like, re.I) if like else None)
     if found := _COLUMNS.fullmatch(sql):
         return OfColumns(found[2].lower(), found[1].upper().startswith("SHOW"))

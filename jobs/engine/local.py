@@ -1,6 +1,8 @@
-"""The tables on this machine, without Java: delta-rs finds the files, DuckDB reads of them what a query needs.
+"""The tables on this machine, without Java: delta-rs finds the files, DuckDB reads of them what a query
+needs.
 
-Queries are written in Spark's SQL. They read tables and views by name and nothing else: no file, no setting, no other function that returns rows.
+Queries are written in Spark's SQL. They read tables and views by name and nothing else: no file, no setting,
+no other function that returns rows.
 """
 
 import difflib
@@ -44,7 +46,9 @@ ROW_FUNCTIONS = (
 
 
 class LocalTables:
-    """The tables of a folder, or of an object store that delta-rs reaches with the credentials in the environment."""
+    """The tables of a folder, or of an object store that delta-rs reaches with the credentials in the
+    environment.
+    """
 
     def __init__(self, root: str) -> None:
         self.root = root
@@ -63,23 +67,35 @@ class LocalTables:
         return self._table(table) is not None
 
     def read(self, table: str, columns: Sequence[str] | None = None, where: str = "true") -> pa.Table:
-        """Return columns (None: all) of the rows for which a condition in Spark's SQL holds. Moments have the zone UTC."""
+        """Return columns (None: all) of the rows for which a condition in Spark's SQL holds.
+
+        Moments have the zone UTC.
+        """
         named = ", ".join(f"`{name}`" for name in columns) if columns is not None else "*"
         answer = self.query(f"SELECT {named} FROM {table} WHERE {where}")
         return pa.Table.from_batches(answer.batches, answer.schema)
 
     def relation(self, table: str) -> Relation:
-        """Return the rows of a table as they are now, to be read later. The columns are those of this version."""
+        """Return the rows of a table as they are now, to be read later.
+
+        The columns are those of this version.
+        """
         found = self._table(table)
         assert found is not None
         assert self._folder is not None
         if not found.is_registered:
             with session(str(self._folder)) as database:
                 found.register(database, table)
-        return Relation(found.query(), table_schema(table), folder=str(self._folder)).select(*table_schema(table).names)
+        return Relation(found.query(), table_schema(table), folder=str(self._folder)).select(
+            *table_schema(table).names
+        )
 
-    def matching(self, table: str, columns: Sequence[str], column: str, values: pa.Array, where: str = "true") -> pa.Table:
-        """Return the columns of the rows for which a condition holds and that have one of some values in a column."""
+    def matching(
+        self, table: str, columns: Sequence[str], column: str, values: pa.Array, where: str = "true"
+    ) -> pa.Table:
+        """Return the columns of the rows for which a condition holds and that have one of some values in a
+        column.
+        """
         named = ", ".join(f"`{name}`" for name in columns)
         tree = statements.parsed(f"SELECT {named} FROM {table} WHERE {where}")
         database = self.database([table])
@@ -104,7 +120,7 @@ class LocalTables:
         except NotReadable as error:
             raise QueryError(f"{error}; the local engine does not read it, --engine spark does") from None
 
-    # -- statements --------------------------------------------------------------------------------------------
+    # -- statements ------------------------------------------------------------------------------------------
 
     def _answer(self, sql: str) -> Answer:
         asked = listing(sql)
@@ -150,21 +166,32 @@ class LocalTables:
                 )
             if not qualifier and name in common:
                 continue
-            lacking = [one for one in sorted(_closure([name]) & self._table_names) if self._table(one) is None]
+            lacking = [
+                one for one in sorted(_closure([name]) & self._table_names) if self._table(one) is None
+            ]
             if name in known and name not in self._table_names and lacking:
-                raise QueryError(f"the view {name} needs the table {lacking[0]}, which `kafka-audit audit` writes")
+                raise QueryError(
+                    f"the view {name} needs the table {lacking[0]}, which `kafka-audit audit` writes"
+                )
             if name not in known or lacking:
                 there = self.names()
                 if not there:
-                    raise UsageError(f"--tables {self.root} holds no tables; give the place that `kafka-audit audit` wrote to")
+                    raise UsageError(
+                        f"--tables {self.root} holds no tables; give the place that `kafka-audit audit` wrote to"
+                    )
                 near = difflib.get_close_matches(name, there, n=NEAR, cutoff=0.5) or there
                 raise QueryError(f"no table or view {visible(source.name)}; there is {', '.join(near)}")
-            source.replace(exp.Table(**{**source.args, "this": exp.to_identifier(name), "db": None, "catalog": None}))
+            source.replace(
+                exp.Table(**{**source.args, "this": exp.to_identifier(name), "db": None, "catalog": None})
+            )
             found.add(name)
         return found
 
     def define(self, database: Database, table: str, name: str, where: str) -> None:
-        """Define a view of a table that the database has. where: a condition in DuckDB's SQL; moments in it have a zone."""
+        """Define a view of a table that the database has.
+
+        where: a condition in DuckDB's SQL; moments in it have a zone.
+        """
         found = self._table(table)
         assert found is not None
         found.define(database, name, where)
@@ -172,7 +199,11 @@ class LocalTables:
     def database(self, names: Iterable[str], files: Collection[str] = ()) -> Database:
         """Return a database with tables, views, and the views' own tables. files: others that it may read."""
         wanted = _closure(names)
-        tables = [(name, table) for name in sorted(wanted & self._table_names) if (table := self._table(name)) is not None]
+        tables = [
+            (name, table)
+            for name in sorted(wanted & self._table_names)
+            if (table := self._table(name)) is not None
+        ]
         database = Database([*files, *(file for _, table in tables for file in table.files)])
         for name, table in tables:
             table.register(database, name)
@@ -185,19 +216,24 @@ class LocalTables:
     def _read_less(self, tree: exp.Expr, database: Database) -> None:
         """Restrict a table to the span of time that a query asks for.
 
-        The view of a table casts its moments. DuckDB cannot use a condition on a cast column to skip files and row groups.
+        The view of a table casts its moments. DuckDB cannot use a condition on a cast column to skip files
+        and row groups.
         """
         for number, source in enumerate(list(tree.find_all(exp.Table))):
             if source.name not in self._table_names or (table := self._table(source.name)) is None:
                 continue
-            bounds = statements.bounds(source, {one["name"] for one in table.fields if one["type"] == "timestamp"})
+            bounds = statements.bounds(
+                source, {one["name"] for one in table.fields if one["type"] == "timestamp"}
+            )
             if bounds:
                 name = f"{source.name}${number}"
                 table.define(database, name, " AND ".join(bounds))
                 alias = source.args.get("alias") or exp.TableAlias(this=exp.to_identifier(source.name))
-                source.replace(exp.Table(**{**source.args, "this": exp.to_identifier(name, quoted=True), "alias": alias}))
+                source.replace(
+                    exp.Table(**{**source.args, "this": exp.to_identifier(name, quoted=True), "alias": alias})
+                )
 
-    # -- tables and views --------------------------------------------------------------------------------------
+    # -- tables and views ------------------------------------------------------------------------------------
 
     def names(self) -> list[str]:
         """Return the names of tables that are there, and of the views whose tables are there."""
@@ -214,7 +250,10 @@ class LocalTables:
     def _columns(self, name: str) -> list[tuple[str, str, str | None]]:
         """(name, Spark's type, comment) of the columns of a table or view."""
         if (table := self._table(name) if name in self._table_names else None) is not None:
-            return [(one["name"], type_name(one["type"]), one.get("metadata", {}).get("comment")) for one in table.fields]
+            return [
+                (one["name"], type_name(one["type"]), one.get("metadata", {}).get("comment"))
+                for one in table.fields
+            ]
         tree, database = self._prepared(f"SELECT * FROM {name}")
         schema, _ = database.answer(dialect.in_duckdb(tree))
         return [(one.name, arrow_type_name(one.type), None) for one in schema]
@@ -245,10 +284,15 @@ def _answered(database: Database, sql: str) -> Answer:
 def _listed(heads: Sequence[str], rows: Sequence[Sequence[str | bool | None]]) -> Answer:
     """Return rows of texts and booleans."""
     names = ", ".join(map(identifier, heads))
-    values = [", ".join(text(one) if isinstance(one, str) else str(one or "NULL") for one in row) for row in rows]
+    values = [
+        ", ".join(text(one) if isinstance(one, str) else str(one or "NULL") for one in row) for row in rows
+    ]
     nothing = ", ".join(f"NULL AS {identifier(head)}" for head in heads)
     listed = ", ".join(f"({row})" for row in values)
-    return _answered(Database(), f"SELECT * FROM (VALUES {listed}) AS rows({names})" if rows else f"SELECT {nothing} WHERE false")
+    return _answered(
+        Database(),
+        f"SELECT * FROM (VALUES {listed}) AS rows({names})" if rows else f"SELECT {nothing} WHERE false",
+    )
 
 
 def _closure(names: Iterable[str]) -> set[str]:

@@ -1,4 +1,7 @@
-"""The tables of a folder, read and written by this machine without Spark: delta-rs commits, DuckDB reads. All rows are relations."""
+"""The tables of a folder, read and written by this machine without Spark: delta-rs commits, DuckDB reads.
+
+All rows are relations.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +28,18 @@ from jobs.engine.literals import moment
 from jobs.engine.local import LocalTables
 from jobs.engine.pool import Pool
 from jobs.engine.relation import Relation
-from jobs.engine.rows import EVERY, Fold, Frame, Where, differing, in_clusters, is_empty, is_known, of_clusters, where
+from jobs.engine.rows import (
+    EVERY,
+    Fold,
+    Frame,
+    Where,
+    differing,
+    in_clusters,
+    is_empty,
+    is_known,
+    of_clusters,
+    where,
+)
 from jobs.engine.run_tables import (
     EVENT,
     GROWING,
@@ -51,7 +65,10 @@ FASTER_IN_PROCESS = 16 * 1024 * 1024
 
 
 class LocalStore(RunTables):
-    """The tables of a run. Raises OnlySpark where delta-rs does not reach the folder, UsageError where it cannot write a table of it."""
+    """The tables of a run.
+
+    Raises OnlySpark where delta-rs does not reach the folder, UsageError where it cannot write a table of it.
+    """
 
     def __init__(self, root: str | Path, guard: Callable[[], None] = lambda: None) -> None:
         """guard: as `RunTables` has it."""
@@ -86,7 +103,10 @@ class LocalStore(RunTables):
         return self._delta_rs.version(table) is not None
 
     def open(self, ruleset: RuleSet | None = None, *, rebuilds: bool = True) -> None:
-        """Create missing tables. Raises OnlySpark, and nothing is changed, where it cannot write those that are there."""
+        """Create missing tables.
+
+        Raises OnlySpark, and nothing is changed, where it cannot write those that are there.
+        """
         try:
             self._tables().check()
         except NotReadable as reason:
@@ -104,11 +124,17 @@ class LocalStore(RunTables):
             table = next((name for name, columns in lacking.items() if columns), None)
             if table is not None:
                 listed = ", ".join(lacking[table])
-                raise OnlySpark(f"table {table} under {self.root} lacks the column {listed}, which the local engine does not add")
-            raise OnlySpark(f"tables under {self.root} have other columns, which the local engine does not convert")
+                raise OnlySpark(
+                    f"table {table} under {self.root} lacks the column {listed}, which the local engine does not add"
+                )
+            raise OnlySpark(
+                f"tables under {self.root} have other columns, which the local engine does not convert"
+            )
         for name in there:
             if not self._delta_rs.is_writable(name):
-                raise OnlySpark(f"table {name} under {self.root} has features of Delta that the local engine does not write")
+                raise OnlySpark(
+                    f"table {name} under {self.root} has features of Delta that the local engine does not write"
+                )
 
     def _convert(self, plan: upgrade.Plan, ruleset: RuleSet) -> None:
         """Convert nothing: `_refuse` has raised where that would be needed."""
@@ -136,7 +162,11 @@ class LocalStore(RunTables):
         return f"SELECT *, row_number() OVER (PARTITION BY {keys} ORDER BY {keys}) AS nth FROM {table}"
 
     def _count_doubled(self, table: str) -> int:
-        return self._tables().query(f"SELECT count(*) AS rows FROM ({self._numbered(table)}) WHERE nth > 1").rows()[0]["rows"]
+        return (
+            self._tables()
+            .query(f"SELECT count(*) AS rows FROM ({self._numbered(table)}) WHERE nth > 1")
+            .rows()[0]["rows"]
+        )
 
     def _leave_one(self, table: str) -> None:
         columns = ", ".join(table_schema(table).names)
@@ -155,15 +185,21 @@ class LocalStore(RunTables):
         return self._stored(table, EVERY).is_empty()
 
     def _not_written(self, table: str) -> UsageError:
-        return UsageError(f"Table {table} under {self.root} cannot be written by the local engine; use --engine spark")
+        return UsageError(
+            f"Table {table} under {self.root} cannot be written by the local engine; use --engine spark"
+        )
 
-    # -- rules that have changed -------------------------------------------------------------------------------
+    # -- rules that have changed -----------------------------------------------------------------------------
 
     def _loggers(self, table: str) -> list[str | None]:
         return [row["logger"] for row in self._tables().query(f"SELECT DISTINCT logger FROM {table}").rows()]
 
     def _count_where(self, table: str, condition: Where) -> int:
-        return self._tables().query(f"SELECT count(*) AS rows FROM {table} WHERE {condition.sql}").rows()[0]["rows"]
+        return (
+            self._tables()
+            .query(f"SELECT count(*) AS rows FROM {table} WHERE {condition.sql}")
+            .rows()[0]["rows"]
+        )
 
     def _changes(self, condition: Where, ruleset: RuleSet) -> pa.Table:
         columns, order = ", ".join(EVENTS.names), ", ".join(rereading.IN_ORDER)
@@ -172,11 +208,15 @@ class LocalStore(RunTables):
 
     def _merge_changes(self, changes: Any) -> None:
         if not self._delta_rs.merge(
-            "events", Relation.of(changes).table(), EVENT, EVENTS.names, f"v.{rereading.CHANGE} = '{rereading.REMOVED}'"
+            "events",
+            Relation.of(changes).table(),
+            EVENT,
+            EVENTS.names,
+            f"v.{rereading.CHANGE} = '{rereading.REMOVED}'",
         ):
             raise self._not_written("events")
 
-    # -- reading -----------------------------------------------------------------------------------------------
+    # -- reading ---------------------------------------------------------------------------------------------
 
     def whole(self, table: str) -> Relation:
         """Return all rows of a table that does not grow with the logs."""
@@ -188,30 +228,47 @@ class LocalStore(RunTables):
             return self._bounded[table]
 
     def rows_at(self, table: str, clusters: Collection[str], version: int) -> pa.Table | None:
-        """Return the rows of some clusters in an earlier version of a table; None where files of that version are gone."""
+        """Return the rows of some clusters in an earlier version of a table; None where files of that version
+        are gone.
+        """
         found = self._delta_rs.rows_at(table, version)
         return None if found is None else where(aligned(found, table_schema(table)), of_clusters(clusters))
 
     def clusters(self) -> list[str]:
         """Return the clusters that `events` has rows of."""
-        return sorted(row["cluster"] for row in self._tables().query("SELECT DISTINCT cluster FROM events").rows())
+        return sorted(
+            row["cluster"] for row in self._tables().query("SELECT DISTINCT cluster FROM events").rows()
+        )
 
     def read(
-        self, table: str, clusters: Iterable[str], condition: Where = EVERY, columns: Sequence[str] | None = None
+        self,
+        table: str,
+        clusters: Iterable[str],
+        condition: Where = EVERY,
+        columns: Sequence[str] | None = None,
     ) -> Relation:
-        """Return the rows of some clusters for which a condition holds, as the table is now. columns: None: all."""
+        """Return the rows of some clusters for which a condition holds, as the table is now.
+
+        columns: None: all.
+        """
         names = frozenset(clusters)
         every = table_schema(table)
         if table in self._created or not names:
             found = Relation.of(every.empty_table())
         else:
             of_these = of_clusters(names) & condition
-            found = self._stored(table, of_these) if table in GROWING else self.whole(table).filter(of_these.sql)
+            found = (
+                self._stored(table, of_these) if table in GROWING else self.whole(table).filter(of_these.sql)
+            )
         return found.select(*(every.names if columns is None else columns))
 
     def _selected(self, table: str, columns: Sequence[str], condition: str) -> pa.Table:
         kinds = table_schema(table)
-        return self._tables().read(table, columns, condition).cast(pa.schema([kinds.field(name) for name in columns]))
+        return (
+            self._tables()
+            .read(table, columns, condition)
+            .cast(pa.schema([kinds.field(name) for name in columns]))
+        )
 
     def rows_with(
         self,
@@ -223,15 +280,26 @@ class LocalStore(RunTables):
         *,
         span: tuple[str, datetime | None, datetime | None] | None = None,
     ) -> pa.Table:
-        """Columns of the rows of some clusters that have one of some values in a column. span: as `RunTables.rows_with` has it."""
+        """Columns of the rows of some clusters that have one of some values in a column.
+
+        span: as `RunTables.rows_with` has it.
+        """
         condition = in_clusters(clusters)
         if span is not None:
             name, first, final = span
-            between = "" if first is None or final is None else f" OR {name} BETWEEN {moment(first)} AND {moment(final)}"
+            between = (
+                ""
+                if first is None or final is None
+                else f" OR {name} BETWEEN {moment(first)} AND {moment(final)}"
+            )
             condition += f" AND ({name} IS NULL{between})"
-        return self._matching(table, columns, column, pa.array(list(values), table_schema(table).field(column).type), condition)
+        return self._matching(
+            table, columns, column, pa.array(list(values), table_schema(table).field(column).type), condition
+        )
 
-    def _matching(self, table: str, columns: Sequence[str], column: str, values: pa.Array, condition: str) -> pa.Table:
+    def _matching(
+        self, table: str, columns: Sequence[str], column: str, values: pa.Array, condition: str
+    ) -> pa.Table:
         kinds = table_schema(table)
         schema = pa.schema([kinds.field(name) for name in columns])
         if table in self._created or not len(values):
@@ -239,12 +307,19 @@ class LocalStore(RunTables):
         return self._tables().matching(table, columns, column, values, condition).cast(schema)
 
     def rows_about(
-        self, table: str, clusters: Iterable[str], column: str, values: Frame, columns: Sequence[str] | None = None
+        self,
+        table: str,
+        clusters: Iterable[str],
+        column: str,
+        values: Frame,
+        columns: Sequence[str] | None = None,
     ) -> Relation:
         """Return the rows of some clusters whose value of a column is among those of others."""
         return self.read(table, clusters, EVERY, columns).matched(Relation.of(values), [column], "SEMI")
 
-    def rows_that_have(self, table: str, clusters: Iterable[str], column: str, columns: Sequence[str]) -> pa.Table:
+    def rows_that_have(
+        self, table: str, clusters: Iterable[str], column: str, columns: Sequence[str]
+    ) -> pa.Table:
         """Return the columns of the rows of some clusters in which one is not null."""
         return self.read(table, clusters, is_known(column), columns).table()
 
@@ -264,10 +339,15 @@ class LocalStore(RunTables):
         assert version is not None
         return version
 
-    # -- writing -----------------------------------------------------------------------------------------------
+    # -- writing ---------------------------------------------------------------------------------------------
 
-    def parsed(self, files: Sequence[Any], ruleset: RuleSet | None, days: Any, remote: Sequence[Any] = ()) -> Any:
-        """As `RunTables.parsed`. Short logs are parsed in this process, because a pool takes longer to start."""
+    def parsed(
+        self, files: Sequence[Any], ruleset: RuleSet | None, days: Any, remote: Sequence[Any] = ()
+    ) -> Any:
+        """As `RunTables.parsed`.
+
+        Short logs are parsed in this process, because a pool takes longer to start.
+        """
         from jobs.landing import events, ingest
 
         usable = [file for file in files if file.usable]
@@ -277,7 +357,9 @@ class LocalStore(RunTables):
 
         parser = Parser(ruleset)
         splits = ingest.splits(usable, parser, ingest.split_size(usable, self.pool.workers))
-        estimate = Estimate(sum(split.end - split.begin for split in splits), self.pool.workers, self.announce)
+        estimate = Estimate(
+            sum(split.end - split.begin for split in splits), self.pool.workers, self.announce
+        )
         return OnPool(self.pool, self._delta_rs.folder, splits, parser, days=days, done=estimate)
 
     def summed(self, events: Any) -> dict[str, ClusterEvidence]:
@@ -286,14 +368,24 @@ class LocalStore(RunTables):
 
         return grouped.summed(self.pool, Relation.of(events))
 
-    def folded(self, keyed: Any, states: Any, facts: Mapping[str, ClusterFacts], at_once: int | None) -> Relation:
-        """Fold partitions in the processes of the pool. in, out: as `updates` has them; the files of the relation stay until `close`."""
+    def folded(
+        self, keyed: Any, states: Any, facts: Mapping[str, ClusterFacts], at_once: int | None
+    ) -> Relation:
+        """Fold partitions in the processes of the pool.
+
+        in, out: as `updates` has them; the files of the relation stay until `close`.
+        """
         from jobs.engine import grouped
 
         self._has_folded = True
         folder = self._delta_rs.folder / "events" / FOLDER / f"fold-{uuid.uuid4().hex}"
         return grouped.folded(
-            self.pool, str(self._delta_rs.folder), folder, (Relation.of(keyed), Relation.of(states)), facts=facts, at_once=at_once
+            self.pool,
+            str(self._delta_rs.folder),
+            folder,
+            (Relation.of(keyed), Relation.of(states)),
+            facts=facts,
+            at_once=at_once,
         )
 
     def map_groups(self, one: Any, other: Any, by: Sequence[str], fold: Fold, schema: pa.Schema) -> Relation:
@@ -302,31 +394,49 @@ class LocalStore(RunTables):
 
         with tempfile.TemporaryDirectory(prefix="kafka-audit-") as folder:
             given = Path(folder) / "given"
-            return Relation.of(grouped.mapped(self.pool, given, (Relation.of(one), Relation.of(other)), by, fold, schema=schema))
+            return Relation.of(
+                grouped.mapped(
+                    self.pool, given, (Relation.of(one), Relation.of(other)), by, fold, schema=schema
+                )
+            )
 
     def append_files(self, table: str, files: Sequence[DataFile], after: int | None = None) -> None:
-        """Add rows that are in files beside the table, which become its own. after: as `RunTables.append` has it."""
+        """Add rows that are in files beside the table, which become its own.
+
+        after: as `RunTables.append` has it.
+        """
         self.guard()
         if files and not self._delta_rs.add_files(table, files, after):
             raise self._not_written(table)
         self._is_written(table)
 
     def append(self, table: str, rows: Any, after: int | None = None) -> None:
-        """Add rows; columns by name, those that they have not are null. after: as `RunTables.append` has it."""
+        """Add rows; columns by name, those that they have not are null.
+
+        after: as `RunTables.append` has it.
+        """
         self.guard()
         some = Relation.of(rows).table()
-        if not self._delta_rs.append(table, some if table in LANDED else aligned(some, table_schema(table)), after):
+        if not self._delta_rs.append(
+            table, some if table in LANDED else aligned(some, table_schema(table)), after
+        ):
             raise self._not_written(table)
         self._is_written(table)
 
     def replace_where(self, table: str, clusters: Iterable[str], condition: Where, rows: Any) -> None:
-        """Replace the rows of some clusters for which a condition holds, in one commit; write nothing where they are the same."""
+        """Replace the rows of some clusters for which a condition holds, in one commit; write nothing where
+        they are the same.
+        """
         self.guard()
         names = frozenset(clusters)
         mine = self._stored(table, of_clusters(names))
         goes, stays = mine.filter(condition.sql), mine.failing(condition.sql)
-        is_whole = condition == EVERY or (condition == UNSETTLED and "settled" in schemas.partition_columns(table))
-        self._replace(table, names, goes, None if is_whole else stays, rows, keeps_settled=condition == UNSETTLED)
+        is_whole = condition == EVERY or (
+            condition == UNSETTLED and "settled" in schemas.partition_columns(table)
+        )
+        self._replace(
+            table, names, goes, None if is_whole else stays, rows, keeps_settled=condition == UNSETTLED
+        )
 
     def replace_partitions(
         self, table: str, clusters: Collection[str], rebuilt: Collection[str], partitions: Any, rows: Any
@@ -352,12 +462,20 @@ class LocalStore(RunTables):
         return self._tables().relation(table).filter(condition.sql)
 
     def _replace(
-        self, table: str, names: frozenset[str], goes: Relation | None, stays: Relation | None, rows: Any, *, keeps_settled: bool
+        self,
+        table: str,
+        names: frozenset[str],
+        goes: Relation | None,
+        stays: Relation | None,
+        rows: Any,
+        *,
+        keeps_settled: bool,
     ) -> None:
         """Replace rows of some clusters, in one commit; write nothing where they are the same.
 
-        goes: those that are replaced; stays: all others of these clusters, of a table that is partitioned those in partitions that are written
-        again; None: there are none. keeps_settled: the partitions are those of what is not settled.
+        goes: those that are replaced; stays: all others of these clusters, of a table that is partitioned
+        those in partitions that are written again; None: there are none. keeps_settled: the partitions are
+        those of what is not settled.
         """
         new = Relation.of(rows).aligned(table_schema(table))
         if table in self._created:
@@ -371,12 +489,17 @@ class LocalStore(RunTables):
         if not by and table not in self._created:
             every = self._stored(table, EVERY).failing(in_clusters(names)).union(every)
         files = self._written(table, every, by)
-        if not self._delta_rs.replace_by_files(table, files, files_of(names, keeps_settled=keeps_settled) if by else ()):
+        if not self._delta_rs.replace_by_files(
+            table, files, files_of(names, keeps_settled=keeps_settled) if by else ()
+        ):
             raise self._not_written(table)
         self._is_written(table)
 
     def _written(self, table: str, rows: Relation, by: Sequence[str]) -> list[DataFile]:
-        """Files with rows, in the folder of a table, by the values of some columns. Those of a topic are side by side."""
+        """Files with rows, in the folder of a table, by the values of some columns.
+
+        Those of a topic are side by side.
+        """
         columns = [name for name in rows.column_names if name not in by]
         schema = pa.schema([rows.schema.field(name) for name in columns])
         writers: dict[tuple[Any, ...], FileWriter] = {}
@@ -407,10 +530,16 @@ class LocalStore(RunTables):
         if table in LANDED:
             self._delete_landed(table, removed, wanted.column_names)
         else:
-            self._keep(table, removed, mine.matched(wanted, wanted.column_names, "ANTI").union(every.failing(condition.sql)))
+            self._keep(
+                table,
+                removed,
+                mine.matched(wanted, wanted.column_names, "ANTI").union(every.failing(condition.sql)),
+            )
 
     def _delete_landed(self, table: str, rows: Relation, keys: Sequence[str]) -> None:
-        """Remove rows by their keys instead of replacing files: the change data feed then names the removed rows only."""
+        """Remove rows by their keys instead of replacing files: the change data feed then names the removed
+        rows only.
+        """
         removed = rows.select(*keys).distinct().table()
         if removed.num_rows and not self._delta_rs.delete_matching(table, removed, keys):
             raise self._not_written(table)

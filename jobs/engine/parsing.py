@@ -1,4 +1,6 @@
-"""Parse logs in the processes of the pool: they write files beside the tables, DuckDB finds duplicates, and a commit adds the files."""
+"""Parse logs in the processes of the pool: they write files beside the tables, DuckDB finds duplicates, and a
+commit adds the files.
+"""
 
 from __future__ import annotations
 
@@ -50,7 +52,10 @@ class OnPool:
         days: tuple[date, date] | None = None,
         done: Callable[[int], None] = lambda _: None,
     ) -> None:
-        """root: of the tables. done: called with the bytes of text that were parsed, some splits at a time."""
+        """root: of the tables.
+
+        done: called with the bytes of text that were parsed, some splits at a time.
+        """
         self.splits = splits
         self._pool, self._root = pool, root
         clear(root)
@@ -85,7 +90,11 @@ class OnPool:
         if not is_empty:
             # below the view of the table, so that files and row groups of other times are skipped
             time = events.TIMES[table]
-            span = "false" if landed.first is None else f"{time} BETWEEN {_moment(landed.first)} AND {_moment(landed.final)}"
+            span = (
+                "false"
+                if landed.first is None
+                else f"{time} BETWEEN {_moment(landed.first)} AND {_moment(landed.final)}"
+            )
             tables.define(database, table, "landed", f"{_FIRST_ITEM[table]} AND ({time} IS NULL OR {span})")
             clusters = ", ".join(map(text, landed.clusters))
             known = f"SELECT {_ID[table]} AS id FROM landed WHERE cluster IN ({clusters})"
@@ -104,12 +113,19 @@ class OnPool:
         rows = ds.dataset(paths, format="parquet").to_table(columns=[*Last._fields, "item"], filter=at)
         return events.firsts(rows)
 
-    def append(self, store: Any, table: str, dropped: pa.Table, cut_short: set[str], after: int) -> Counter[str]:
-        """Commit the remaining rows to a table and return the number of records by kind. dropped: as `duplicates` returns it."""
+    def append(
+        self, store: Any, table: str, dropped: pa.Table, cut_short: set[str], after: int
+    ) -> Counter[str]:
+        """Commit the remaining rows to a table and return the number of records by kind.
+
+        dropped: as `duplicates` returns it.
+        """
         by_number = defaultdict[int, list[int]](list)
         for number, place in zip(*(dropped[name].to_pylist() for name in ("number", "place")), strict=True):
             by_number[number].append(place)
-        touched = {number for number, places in by_number.items() if places} | self._blocks_with(table, cut_short)
+        touched = {number for number, places in by_number.items() if places} | self._blocks_with(
+            table, cut_short
+        )
         same: list[Landing] = []
         changed: list[Landing] = []
         for one in self._of(table):

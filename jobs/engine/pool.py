@@ -1,7 +1,8 @@
 """Processes that compute for one run on this machine. They are started when the first work is given to them.
 
-They are forked from a process without threads that has loaded what they need (`forkserver`): a fork of this one, in which DuckDB and delta-rs
-have threads, would hang. A function that is given to them can be imported, and so can the classes of its arguments.
+They are forked from a process without threads that has loaded what they need (`forkserver`): a fork of this
+one, in which DuckDB and delta-rs have threads, would hang. A function that is given to them can be imported,
+and so can the classes of its arguments.
 """
 
 from __future__ import annotations
@@ -49,8 +50,9 @@ def cores() -> int:
 class Pool:
     """As many processes as cores. Threads may share it.
 
-    A thread for each process gives it work and waits for the result. Processes and threads have pipes between them and nothing else: what
-    `concurrent.futures` shares besides has to be removed in order, and an interrupted run does not do that.
+    A thread for each process gives it work and waits for the result. Processes and threads have pipes between
+    them and nothing else: what `concurrent.futures` shares besides has to be removed in order, and an
+    interrupted run does not do that.
     """
 
     def __init__(self, workers: int | None = None) -> None:
@@ -61,7 +63,8 @@ class Pool:
         self._idle: queue.SimpleQueue[Connection] = queue.SimpleQueue()
 
     def map(self, function: Callable[..., Out], *inputs: Iterable[Any]) -> Iterator[Out]:
-        """Yield what a function returns, in the order of its inputs. Some inputs are read ahead; a single one is computed in this process.
+        """Yield what a function returns, in the order of its inputs. Some inputs are read ahead; a single one
+        is computed in this process.
 
         Raises WorkerLost, and what the function raises.
         """
@@ -186,7 +189,7 @@ def _end_with_parent() -> None:
         os._exit(1)
 
 
-# -- what all pieces of work share ------------------------------------------------------------------------------
+# -- what all pieces of work share ---------------------------------------------------------------------------
 
 
 def shared(value: Any, path: Path) -> Path:

@@ -1,7 +1,8 @@
 """SQL over frames, in Spark's dialect: DuckDB runs it over few rows in this process, Spark over many.
 
-Spark takes longer to plan a query than to read a few thousand rows: all checks over five lines take it ten times as long as DuckDB
-(`tests/benchmarks/checks.py`). Over the same rows both give the same results (`tests/engine/test_queries.py`, `tests/checking/test_scenarios.py`).
+Spark takes longer to plan a query than to read a few thousand rows: all checks over five lines take it ten
+times as long as DuckDB (`tests/benchmarks/checks.py`). Over the same rows both give the same results
+(`tests/engine/test_queries.py`, `tests/checking/test_scenarios.py`).
 """
 
 from __future__ import annotations
@@ -36,17 +37,25 @@ class Queries(Protocol):
         """Give rows a name."""
 
     def function(self, sql: str) -> None:
-        """Make a function: `CREATE OR REPLACE TEMPORARY FUNCTION name(argument TYPE, ..) RETURNS TYPE RETURN expression`."""
+        """Make a function: `CREATE OR REPLACE TEMPORARY FUNCTION name(argument TYPE, ..) RETURNS TYPE RETURN
+        expression`.
+        """
 
     def frame(self, sql: str) -> Frame:
         """Return the result of a query. Raises one of FAILED."""
 
     def rows(self, *queries: str) -> list[dict[str, Any]]:
-        """Return the rows of queries with the same columns, in one list; moments have a zone. Raises one of FAILED."""
+        """Return the rows of queries with the same columns, in one list; moments have a zone.
+
+        Raises one of FAILED.
+        """
 
 
 def over(spark: SparkSession | None, frames: Iterable[Frame]) -> Queries:
-    """Return what runs queries over these rows and over their results; threads may share it. spark: None: the local engine."""
+    """Return what runs queries over these rows and over their results; threads may share it.
+
+    spark: None: the local engine.
+    """
     if spark is None:
         folder = next((one.folder for one in frames if isinstance(one, Relation) and one.folder), None)
         return database.Database() if folder is None else session(folder)
@@ -55,7 +64,9 @@ def over(spark: SparkSession | None, frames: Iterable[Frame]) -> Queries:
 
 
 def read_often(rows: Frame) -> Frame:
-    """Return rows for many queries: rows of files unchanged, others in memory where this process handles that many."""
+    """Return rows for many queries: rows of files unchanged, others in memory where this process handles that
+    many.
+    """
     if isinstance(rows, Relation):
         return rows if rows.folder else computed(rows)
     return in_memory_if_small(rows)
@@ -85,7 +96,10 @@ class InSpark:
         return computed(self._sql(sql))
 
     def rows(self, *queries: str) -> list[dict[str, Any]]:
-        """Return the rows of queries. They are one text, because Spark analyses a frame again from its leaves at each call."""
+        """Return the rows of queries.
+
+        They are one text, because Spark analyses a frame again from its leaves at each call.
+        """
         try:
             return rows_of(self._sql("\nUNION ALL\n".join(queries)).toArrow())
         except later.errors.PySparkException as error:

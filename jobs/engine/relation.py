@@ -1,4 +1,6 @@
-"""Lazy rows of DuckDB: a query over files of tables and rows in memory, which is run each time its rows are read."""
+"""Lazy rows of DuckDB: a query over files of tables and rows in memory, which is run each time its rows are
+read.
+"""
 
 from __future__ import annotations
 
@@ -48,7 +50,14 @@ def _condition(sql: str) -> str:
 class Relation:
     """A query that is run when its rows are read."""
 
-    def __init__(self, sql: str, schema: pa.Schema, *, folder: str | None = None, given: Mapping[str, Any] | None = None) -> None:
+    def __init__(
+        self,
+        sql: str,
+        schema: pa.Schema,
+        *,
+        folder: str | None = None,
+        given: Mapping[str, Any] | None = None,
+    ) -> None:
         """sql: of DuckDB; moments in it are without a zone. schema: of its rows, moments with the zone UTC.
 
         folder: in which all files are that it reads. given: name -> rows in memory.
@@ -73,7 +82,9 @@ class Relation:
         columns = ", ".join(f"{_of_file(one)} AS {identifier(one.name)}" for one in schema)
         if not paths:
             return cls.of(schema.empty_table())
-        return cls(f"SELECT {columns} FROM read_parquet([{', '.join(map(text, paths))}])", schema, folder=folder)
+        return cls(
+            f"SELECT {columns} FROM read_parquet([{', '.join(map(text, paths))}])", schema, folder=folder
+        )
 
     @property
     def is_wide(self) -> bool:
@@ -93,7 +104,7 @@ class Relation:
             given |= one.given
         return Relation(sql, schema, folder=folder, given=given)
 
-    # -- operations ------------------------------------------------------------------------------------------------
+    # -- operations ------------------------------------------------------------------------------------------
 
     def filter(self, condition: str) -> Relation:
         """Return the rows for which a condition in Spark's SQL holds."""
@@ -101,7 +112,9 @@ class Relation:
 
     def failing(self, condition: str) -> Relation:
         """Return the rows for which a condition in Spark's SQL does not hold, or is null."""
-        return self.made(f"SELECT * FROM ({self.sql}) WHERE NOT coalesce(({_condition(condition)}), false)", self.schema)
+        return self.made(
+            f"SELECT * FROM ({self.sql}) WHERE NOT coalesce(({_condition(condition)}), false)", self.schema
+        )
 
     def aligned(self, schema: pa.Schema) -> Relation:
         """Return the columns of a schema; those that the rows have not are null."""
@@ -120,15 +133,23 @@ class Relation:
         return self.made(f"SELECT {listed} FROM ({self.sql})", schema)
 
     def with_column(self, name: str, kind: pa.DataType, sql: str, *others: Relation) -> Relation:
-        """Return the rows with a column. sql: what it holds, an expression of DuckDB over the columns of the rows."""
+        """Return the rows with a column.
+
+        sql: what it holds, an expression of DuckDB over the columns of the rows.
+        """
         rest = [one for one in self.column_names if one != name]
         listed = ", ".join(map(identifier, rest))
         schema = pa.schema([*(self.schema.field(one) for one in rest), pa.field(name, kind)])
-        return self.made(f"SELECT {listed}, {sql} AS {identifier(name)} FROM ({self.sql}) AS r", schema, *others)
+        return self.made(
+            f"SELECT {listed}, {sql} AS {identifier(name)} FROM ({self.sql}) AS r", schema, *others
+        )
 
     def union(self, other: Relation) -> Relation:
         """Return the rows of both. The other's columns are matched by name."""
-        listed = ", ".join(f"CAST({identifier(one.name)} AS {_type(one.type)}) AS {identifier(one.name)}" for one in self.schema)
+        listed = ", ".join(
+            f"CAST({identifier(one.name)} AS {_type(one.type)}) AS {identifier(one.name)}"
+            for one in self.schema
+        )
         return self.made(f"({self.sql}) UNION ALL (SELECT {listed} FROM ({other.sql}))", self.schema, other)
 
     def distinct(self) -> Relation:
@@ -136,20 +157,30 @@ class Relation:
         return self.made(f"SELECT DISTINCT * FROM ({self.sql})", self.schema)
 
     def matched(self, keys: Relation, on: Sequence[str], how: str) -> Relation:
-        """Return the rows whose values of some columns are (how: SEMI) or are not (ANTI) among those of others."""
+        """Return the rows whose values of some columns are (how: SEMI) or are not (ANTI) among those of
+        others.
+        """
         using = ", ".join(map(identifier, on))
         others = f"SELECT DISTINCT {using} FROM ({keys.sql})"
-        return self.made(f"SELECT * FROM ({self.sql}) {how} JOIN ({others}) USING ({using})", self.schema, keys)
+        return self.made(
+            f"SELECT * FROM ({self.sql}) {how} JOIN ({others}) USING ({using})", self.schema, keys
+        )
 
     def outlasting(self, others: Relation, on: Sequence[str], condition: str) -> Relation:
-        """Return the rows without a partner among the others: the same values of some columns, and a DuckDB condition over (r, o), row and other."""
+        """Return the rows without a partner among the others: the same values of some columns, and a DuckDB
+        condition over (r, o), row and other.
+        """
         same = " AND ".join(f"r.{identifier(name)} = o.{identifier(name)}" for name in on)
         return self.made(
-            f"SELECT * FROM ({self.sql}) AS r ANTI JOIN ({others.sql}) AS o ON {same} AND {condition}", self.schema, others
+            f"SELECT * FROM ({self.sql}) AS r ANTI JOIN ({others.sql}) AS o ON {same} AND {condition}",
+            self.schema,
+            others,
         )
 
     def marked(self, keys: Relation, on: Sequence[str], name: str) -> Relation:
-        """Return the rows with a column that says whether their values of some columns are among those of others."""
+        """Return the rows with a column that says whether their values of some columns are among those of
+        others.
+        """
         using = ", ".join(map(identifier, on))
         others = f"SELECT DISTINCT {using}, true AS is_there FROM ({keys.sql})"
         listed = ", ".join(map(identifier, self.column_names))
@@ -180,7 +211,7 @@ class Relation:
             (row,) = (row for batch in batches for row in batch.to_pylist())
         return row
 
-    # -- its rows --------------------------------------------------------------------------------------------------
+    # -- its rows --------------------------------------------------------------------------------------------
 
     def _database(self) -> Database:
         database = session(self.folder)
@@ -198,7 +229,9 @@ class Relation:
 
     def table(self) -> pa.Table:
         """Return the rows, in memory."""
-        return pa.Table.from_batches(self.batches(), self.schema) if self.in_memory is None else self.in_memory
+        return (
+            pa.Table.from_batches(self.batches(), self.schema) if self.in_memory is None else self.in_memory
+        )
 
     def count(self) -> int:
         """Return how many rows there are."""
@@ -208,9 +241,15 @@ class Relation:
         """Return whether there is no row."""
         if self.in_memory is not None:
             return not self.in_memory.num_rows
-        return not self.made(f"SELECT 1 AS one FROM ({self.sql}) LIMIT 1", pa.schema([("one", pa.int32())])).table().num_rows
+        return (
+            not self.made(f"SELECT 1 AS one FROM ({self.sql}) LIMIT 1", pa.schema([("one", pa.int32())]))
+            .table()
+            .num_rows
+        )
 
-    def mapped(self, function: Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]], schema: pa.Schema) -> pa.Table:
+    def mapped(
+        self, function: Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]], schema: pa.Schema
+    ) -> pa.Table:
         """Return what a function makes of batches of the rows."""
         batches = self.batches() if self.in_memory is None else self.in_memory.to_batches()
         return pa.Table.from_batches(function(batches), schema)

@@ -1,6 +1,8 @@
-"""Logs at URIs, on any file system that Spark knows: Spark lists and reads them; a worker looks into each and parses it as a local file.
+"""Logs at URIs, on any file system that Spark knows: Spark lists and reads them; a worker looks into each and
+parses it as a local file.
 
-The text is fetched once, and Spark's workers keep it between the two steps. One task parses a whole file, of any size.
+The text is fetched once, and Spark's workers keep it between the two steps. One task parses a whole file, of
+any size.
 """
 
 import pickle
@@ -41,7 +43,8 @@ _PACKED = r"\.(gz|tgz|bz2|tbz2?|xz|txz|zst|lz4|zip|tar|7z|deflate|snappy)$"
 class Remote:
     """The logs of a cluster that are at URIs.
 
-    pieces: uri STRING, size BIGINT, place BIGINT, data BINARY; those of a file stand together, in order. None: nothing is at its URIs.
+    pieces: uri STRING, size BIGINT, place BIGINT, data BINARY; those of a file stand together, in order.
+    None: nothing is at its URIs.
     """
 
     cluster: str
@@ -50,13 +53,18 @@ class Remote:
 
 
 def find(spark: SparkSession, cluster: Cluster, ruleset: RuleSet, limits: Limits = LIMITS) -> Remote | None:
-    """Return the files at the URIs of a cluster; None where it is given none. A URI at which nothing is, or that cannot be listed, is unreadable."""
+    """Return the files at the URIs of a cluster; None where it is given none.
+
+    A URI at which nothing is, or that cannot be listed, is unreadable.
+    """
     pieces, sizes, not_listed = None, dict[str, int](), list[LogFile]()
     for given in map(spark_uri, filter(SCHEME.match, cluster.logs)):
         try:
             found = _listed(spark, given)
         except OSError as error:
-            not_listed.append(LogFile(_path(given), 0, "unreadable", why=str(error), cluster=cluster.name, uri=given))
+            not_listed.append(
+                LogFile(_path(given), 0, "unreadable", why=str(error), cluster=cluster.name, uri=given)
+            )
             continue
         some = _pieces(spark, given)
         if again := sorted(sizes.keys() & found.keys()):
@@ -66,7 +74,9 @@ def find(spark: SparkSession, cluster: Cluster, ruleset: RuleSet, limits: Limits
     if pieces is None:
         return Remote(cluster.name, tuple(not_listed), None) if not_listed else None
     tasks = min(len(sizes), 1 + sum(sizes.values()) // SHARE)
-    pieces = pieces.repartition(tasks, "uri").sortWithinPartitions("uri", "place").persist(StorageLevel.DISK_ONLY)
+    pieces = (
+        pieces.repartition(tasks, "uri").sortWithinPartitions("uri", "place").persist(StorageLevel.DISK_ONLY)
+    )
 
     def look(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         sniffer = Sniffer(ruleset, limits)
@@ -85,9 +95,15 @@ def find(spark: SparkSession, cluster: Cluster, ruleset: RuleSet, limits: Limits
         uri = unquote(encoded)
         if uri not in files:
             long = re.search(_PACKED, uri) and size > LONGEST_PACKED
-            why = f"a packed file of {size >> 20:,} MB is not read from a URI; unpack it, or mount it" if long else ROTATED
+            why = (
+                f"a packed file of {size >> 20:,} MB is not read from a URI; unpack it, or mount it"
+                if long
+                else ROTATED
+            )
             files[uri] = [LogFile(_path(uri), size, "unreadable", why=why, cluster=cluster.name, uri=uri)]
-    return Remote(cluster.name, (*(file for uri in sorted(files) for file in files[uri]), *not_listed), pieces)
+    return Remote(
+        cluster.name, (*(file for uri in sorted(files) for file in files[uri]), *not_listed), pieces
+    )
 
 
 def _path(uri: str) -> Path:
@@ -112,16 +128,28 @@ def _listed(spark: SparkSession, uri: str) -> dict[str, int]:
 
 
 def _reader(spark: SparkSession, source: str) -> Any:
-    return spark.read.format(source).option("recursiveFileLookup", "true").option("ignoreMissingFiles", "true")
+    return (
+        spark.read.format(source).option("recursiveFileLookup", "true").option("ignoreMissingFiles", "true")
+    )
 
 
 def _pieces(spark: SparkSession, given: str) -> DataFrame:
-    """Return text line by line, so that Spark can split long files, and packed files whole, so that a damaged one harms no other."""
+    """Return text line by line, so that Spark can split long files, and packed files whole, so that a damaged
+    one harms no other.
+    """
     packed = F.col("_metadata.file_name").rlike(_PACKED)
     of_file = [F.col("_metadata.file_path").alias("uri"), F.col("_metadata.file_size").alias("size")]
     text = _reader(spark, "text").option("lineSep", "\n").load(given).where(~packed)
-    lines = text.select(*of_file, F.col("_metadata.file_block_start").alias("begin"), F.col("value").cast("binary").alias("line"))
-    whole = _reader(spark, "binaryFile").load(given).where(packed & (F.col("_metadata.file_size") <= LONGEST_PACKED))
+    lines = text.select(
+        *of_file,
+        F.col("_metadata.file_block_start").alias("begin"),
+        F.col("value").cast("binary").alias("line"),
+    )
+    whole = (
+        _reader(spark, "binaryFile")
+        .load(given)
+        .where(packed & (F.col("_metadata.file_size") <= LONGEST_PACKED))
+    )
     return by_workers(lines, _joined, _PIECES).unionByName(
         whole.select(*of_file, F.lit(0).cast("bigint").alias("place"), F.col("content").alias("data"))
     )
@@ -137,11 +165,16 @@ def _joined(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             if (uri, begin) != block:
                 block, done = (uri, begin), 0
             data = b"".join(line + b"\n" for line in batch.column(3).slice(at, after - at).to_pylist())
-            yield pa.RecordBatch.from_pydict({"uri": [uri], "size": [size], "place": [begin + done], "data": [data]})
+            yield pa.RecordBatch.from_pydict(
+                {"uri": [uri], "size": [size], "place": [begin + done], "data": [data]}
+            )
             done += len(data)
 
 
 def _changes(batch: pa.RecordBatch) -> Sequence[int]:
     """Return the numbers of the rows that begin a block."""
-    other = [pc.not_equal(column.slice(1), column.slice(0, batch.num_rows - 1)) for column in (batch.column(0), batch.column(2))]
+    other = [
+        pc.not_equal(column.slice(1), column.slice(0, batch.num_rows - 1))
+        for column in (batch.column(0), batch.column(2))
+    ]
     return [0, *(number + 1 for number in pc.indices_nonzero(pc.or_(*other)).to_pylist())]

@@ -1,6 +1,7 @@
 """Operations on rows: a query that DuckDB runs in this process (`engine.relation`), or a frame of Spark.
 
-An operation takes rows of both kinds, and tables of Arrow. It returns a frame where one of them is a frame, else a relation.
+An operation takes rows of both kinds, and tables of Arrow. It returns a frame where one of them is a frame,
+else a relation.
 """
 
 from __future__ import annotations
@@ -45,12 +46,15 @@ def in_clusters(clusters: Iterable[str]) -> str:
 
 
 def run_concurrently(*tasks: Callable[[], Any]) -> list[Any]:
-    """Run each task in a thread, because a small Spark job mostly waits for the driver. Return their results; raise the first error."""
+    """Run each task in a thread, because a small Spark job mostly waits for the driver.
+
+    Return their results; raise the first error.
+    """
     with ThreadPoolExecutor(len(tasks)) as pool:
         return [future.result() for future in [pool.submit(task) for task in tasks]]
 
 
-# -- conditions ------------------------------------------------------------------------------------------------
+# -- conditions ----------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -77,7 +81,9 @@ NONE = Where("false", pc.scalar(False))
 def of_clusters(clusters: Iterable[str]) -> Where:
     """Return the condition that a row is of one of some clusters."""
     names = sorted(clusters)
-    return Where(in_clusters(names), pc.field("cluster").isin(pa.array(names, pa.string()))) if names else NONE
+    return (
+        Where(in_clusters(names), pc.field("cluster").isin(pa.array(names, pa.string()))) if names else NONE
+    )
 
 
 def one_of(column: str, values: Iterable[str]) -> Where:
@@ -85,7 +91,9 @@ def one_of(column: str, values: Iterable[str]) -> Where:
     some = sorted(values)
     if not some:
         return NONE
-    listed = pc.if_else(pc.field(column).is_valid(), pc.field(column).isin(pa.array(some, pa.string())), pc.scalar(None))
+    listed = pc.if_else(
+        pc.field(column).is_valid(), pc.field(column).isin(pa.array(some, pa.string())), pc.scalar(None)
+    )
     return Where(f"{column} IN ({', '.join(map(quoted, some))})", listed)
 
 
@@ -145,7 +153,10 @@ def at_one_of(column: str, moments: Iterable[datetime]) -> Where:
 
 def from_day(column: str, day: Any) -> Where:
     """Return the condition that a day, or the day of a moment, is this one or a later one."""
-    return Where(f"to_date({column}) >= DATE '{day}'", pc.field(column).cast(pa.date32()) >= pa.scalar(day, pa.date32()))
+    return Where(
+        f"to_date({column}) >= DATE '{day}'",
+        pc.field(column).cast(pa.date32()) >= pa.scalar(day, pa.date32()),
+    )
 
 
 def _moment(at: datetime) -> pa.Scalar:
@@ -169,19 +180,23 @@ def by_cluster(conditions: Mapping[str, Where]) -> Where:
 def met(rows: pa.Table, condition: Where) -> pa.ChunkedArray:
     """Return, row by row, whether a condition is met."""
     are_met = (
-        ds.dataset(rows).to_table(columns={"met": condition.arrow})["met"] if rows.num_rows else pa.chunked_array([], pa.bool_())
+        ds.dataset(rows).to_table(columns={"met": condition.arrow})["met"]
+        if rows.num_rows
+        else pa.chunked_array([], pa.bool_())
     )
     return pc.fill_null(are_met, False)
 
 
 def among(rows: pa.Table, keys: pa.Table, on: Sequence[str]) -> pa.Array:
-    """Return whether the values of some columns are among those of others, row by row; a null is like no other."""
+    """Return whether the values of some columns are among those of others, row by row; a null is like no
+    other.
+    """
     some, wanted = (zip(*(one[name].to_pylist() for name in on), strict=True) for one in (rows, keys))
     listed = {key for key in wanted if None not in key}
     return pa.array([key in listed for key in some], pa.bool_())
 
 
-# -- operations ------------------------------------------------------------------------------------------------
+# -- operations ----------------------------------------------------------------------------------------------
 
 
 def _alike(*some: Frame) -> list[Any]:
@@ -207,7 +222,9 @@ def select(rows: Frame, *columns: str, **renamed: str) -> Frame:
 def together(*some: Frame) -> Frame:
     """Return the rows of all, columns by name and of the types of the first."""
     alike = _alike(*some)
-    return reduce(lambda one, other: one.union(other) if isinstance(one, Relation) else one.unionByName(other), alike)
+    return reduce(
+        lambda one, other: one.union(other) if isinstance(one, Relation) else one.unionByName(other), alike
+    )
 
 
 def distinct(rows: Frame) -> Frame:
@@ -252,7 +269,9 @@ def marked_with_any(rows: Frame, column: str, values: Collection[int], name: str
     (one,) = _alike(rows)
     if isinstance(one, Relation):
         listed = ", ".join(map(str, sorted(values)))
-        return one.with_column(name, pa.bool_(), f"coalesce(list_has_any({identifier(column)}, [{listed}]), false)")
+        return one.with_column(
+            name, pa.bool_(), f"coalesce(list_has_any({identifier(column)}, [{listed}]), false)"
+        )
     some = F.array(*map(F.lit, sorted(values)))
     return one.withColumn(name, F.coalesce(F.arrays_overlap(column, some), F.lit(False)))
 
@@ -260,7 +279,11 @@ def marked_with_any(rows: Frame, column: str, values: Collection[int], name: str
 def looked_up(rows: Frame, known: pa.Table, on: Sequence[str]) -> Frame:
     """Return the rows joined to a table that has their values of some columns once or not at all."""
     one, others = _alike(rows, known)
-    return one.looked_up(others, on) if isinstance(one, Relation) else one.join(F.broadcast(others), list(on), "left")
+    return (
+        one.looked_up(others, on)
+        if isinstance(one, Relation)
+        else one.join(F.broadcast(others), list(on), "left")
+    )
 
 
 def in_microseconds(rows: Frame, *columns: str) -> Frame:
@@ -289,7 +312,9 @@ def with_values(rows: Frame, **values: Any) -> Frame:
 def unpacked(rows: Frame, struct: str, *columns: str) -> Frame:
     """Return the columns of the rows, and the fields of a struct of theirs."""
     (one,) = _alike(rows)
-    return one.unpacked(struct, *columns) if isinstance(one, Relation) else one.select(*columns, f"{struct}.*")
+    return (
+        one.unpacked(struct, *columns) if isinstance(one, Relation) else one.select(*columns, f"{struct}.*")
+    )
 
 
 def column_names(rows: Frame) -> list[str]:
@@ -311,22 +336,31 @@ def extremes(rows: Frame, by: Sequence[str], column: str) -> list[dict[str, Any]
     if not isinstance(one, Relation):
         return to_dicts(one.groupBy(*by).agg(F.min(column).alias("first"), F.max(column).alias("last")))
     names, kinds = ", ".join(map(identifier, by)), one.schema
-    schema = pa.schema([*map(kinds.field, by), *((end, kinds.field(column).type) for end in ("first", "last"))])
-    sql = (
-        f"SELECT {names}, min({identifier(column)}) AS first, max({identifier(column)}) AS last FROM ({one.sql}) GROUP BY {names}"
+    schema = pa.schema(
+        [*map(kinds.field, by), *((end, kinds.field(column).type) for end in ("first", "last"))]
     )
+    sql = f"SELECT {names}, min({identifier(column)}) AS first, max({identifier(column)}) AS last FROM ({one.sql}) GROUP BY {names}"
     return one.made(sql, schema).table().to_pylist()
 
 
 def span(rows: Frame, moment: str, column: str) -> dict[str, Any]:
-    """Return how many rows have a column (count) and no moment (undated), and the first and last hour of the moments, UTC without a zone."""
+    """Return how many rows have a column (count) and no moment (undated), and the first and last hour of the
+    moments, UTC without a zone.
+    """
     (one,) = _alike(rows)
     if isinstance(one, Relation):
-        ends = {end: f"date_trunc('hour', {which}({moment}))" for end, which in (("first", "min"), ("last", "max"))}
+        ends = {
+            end: f"date_trunc('hour', {which}({moment}))"
+            for end, which in (("first", "min"), ("last", "max"))
+        }
         found = one.summed(count=f"count({column})", undated=f"count(*) - count({moment})", **ends)
         return found | {end: found[end] and found[end].replace(tzinfo=None) for end in ends}
     hour = F.date_trunc("hour", moment)
-    asked = [F.min(hour).alias("first"), F.max(hour).alias("last"), F.count_if(F.col(moment).isNull()).alias("undated")]
+    asked = [
+        F.min(hour).alias("first"),
+        F.max(hour).alias("last"),
+        F.count_if(F.col(moment).isNull()).alias("undated"),
+    ]
     return one.agg(F.count(column).alias("count"), *asked).first().asDict()
 
 
@@ -344,21 +378,32 @@ def differing(some: Frame, others: Frame, keys: Sequence[str]) -> Frame:
 def by_batch(rows: Frame, function: OfBatches, schema: pa.Schema) -> Frame:
     """Return what a function returns for batches of the rows, computed in this process or by Spark's workers."""
     (one,) = _alike(rows)
-    return Relation.of(one.mapped(function, schema)) if isinstance(one, Relation) else by_workers(one, function, schema)
+    return (
+        Relation.of(one.mapped(function, schema))
+        if isinstance(one, Relation)
+        else by_workers(one, function, schema)
+    )
 
 
-def mapped(rows: Frame, function: Callable[[dict[str, Any]], Iterable[Mapping[str, Any]]], schema: pa.Schema) -> Frame:
+def mapped(
+    rows: Frame, function: Callable[[dict[str, Any]], Iterable[Mapping[str, Any]]], schema: pa.Schema
+) -> Frame:
     """Return the rows that a function returns for each row."""
 
     def results(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
-            yield pa.RecordBatch.from_pylist([one for row in batch.to_pylist() for one in function(row)], schema)
+            yield pa.RecordBatch.from_pylist(
+                [one for row in batch.to_pylist() for one in function(row)], schema
+            )
 
     return by_batch(rows, results, schema)
 
 
 def map_groups(one: Frame, other: Frame, by: Sequence[str], fold: Fold, schema: pa.Schema) -> Frame:
-    """Return what a function returns for the rows of both that share the values of some columns. out: these columns and those of the schema."""
+    """Return what a function returns for the rows of both that share the values of some columns.
+
+    out: these columns and those of the schema.
+    """
 
     def folded(key: tuple[Any, ...], some: Dicts, others: Dicts) -> Dicts:
         return [{**dict(zip(by, key, strict=True)), **row} for row in fold(key, some, others)]
@@ -372,13 +417,22 @@ def map_groups(one: Frame, other: Frame, by: Sequence[str], fold: Fold, schema: 
         return _folded_in_order(left, right, by, folded, schema)
     # new names, because both sides may derive from one frame
     left, right = (frame.toDF(*frame.columns) for frame in (left, right))
-    return left.groupBy(*by).cogroup(right.groupBy(*by)).applyInArrow(of_worker, arrow.from_arrow_schema(schema))
+    return (
+        left.groupBy(*by).cogroup(right.groupBy(*by)).applyInArrow(of_worker, arrow.from_arrow_schema(schema))
+    )
 
 
 def _folded_in_order(
-    one: Relation, other: Relation, by: Sequence[str], folded: Callable[[tuple[Any, ...], Dicts, Dicts], Dicts], schema: pa.Schema
+    one: Relation,
+    other: Relation,
+    by: Sequence[str],
+    folded: Callable[[tuple[Any, ...], Dicts, Dicts], Dicts],
+    schema: pa.Schema,
 ) -> Relation:
-    """Return what a function returns for the groups of both. Groups are read in order, so that one of each is in memory."""
+    """Return what a function returns for the groups of both.
+
+    Groups are read in order, so that one of each is in memory.
+    """
     sides = [one.groups(by), other.groups(by)]
     heads = [next(side, None) for side in sides]
     folded_rows, rows = [schema.empty_table()], []
@@ -426,7 +480,11 @@ def in_spark(spark: SparkSession, rows: Frame) -> DataFrame:
     if not isinstance(rows, pa.Table | Relation):
         return rows
     few = to_table(rows)
-    return framed(spark, few) if few.num_rows <= ROWS_IN_PLAN else framed(spark, few).localCheckpoint(eager=False)
+    return (
+        framed(spark, few)
+        if few.num_rows <= ROWS_IN_PLAN
+        else framed(spark, few).localCheckpoint(eager=False)
+    )
 
 
 def to_dicts(rows: Frame) -> list[dict[str, Any]]:

@@ -1,4 +1,5 @@
-"""The tables of one run, whichever engine reads and writes them: what is opened in which order, what is rebuilt, and what a stage may ask.
+"""The tables of one run, whichever engine reads and writes them: what is opened in which order, what is
+rebuilt, and what a stage may ask.
 
 `LocalStore` is them on this machine, `Store` on Spark.
 """
@@ -48,7 +49,8 @@ from jobs.timelines.events import CHECKPOINT
 from parsers.events import first_bytes
 from parsers.rules import RuleSet, built_in
 
-# the largest table: it holds all history and the text of its lines, so queries name the columns that they need
+# the largest table: it holds all history and the text of its lines, so queries name the columns that they
+# need
 LANDED = ("events", "passed_over")
 # tables with a row for each record, partition or topic; all others have some for each cluster, broker or run
 GROWING = (
@@ -73,7 +75,17 @@ EXAMINED = {"events": "events_version", "passed_over": "passed_over_version"}
 # columns that are unique in a table
 KEYS = {"events": EVENT, "passed_over": ("cluster", "record")}
 # columns that the view `unknown_statements` reads
-UNRECOGNISED = ("cluster", "record_id", "record_no", "ts", "logger", "event_type", "drifted", "statement", "raw")
+UNRECOGNISED = (
+    "cluster",
+    "record_id",
+    "record_no",
+    "ts",
+    "logger",
+    "event_type",
+    "drifted",
+    "statement",
+    "raw",
+)
 # later than any record
 LATEST = datetime(9999, 1, 1, tzinfo=UTC)
 # column of `Changes`: the version of the table that added or removed a row
@@ -92,7 +104,8 @@ def words(sql: str) -> set[str]:
 
 @dataclass(frozen=True)
 class Changes:
-    """Changes by later versions of a table. inserted, deleted: rows with VERSION; a changed row is in both. deleted is None where none is.
+    """Changes by later versions of a table. inserted, deleted: rows with VERSION; a changed row is in both.
+    deleted is None where none is.
 
     version: the newest one.
     """
@@ -132,7 +145,7 @@ class RunTables(ABC):
         # tables created in this run: they are empty and need not be read
         self._created: set[str] = set()
 
-    # -- queries of the stages ------------------------------------------------------------------------------------
+    # -- queries of the stages -------------------------------------------------------------------------------
 
     @abstractmethod
     def exists(self, table: str) -> bool:
@@ -150,7 +163,8 @@ class RunTables(ABC):
     def changes(self, table: str, after: int) -> Changes | None:
         """Return what versions after one have changed, by the table's change data feed.
 
-        None where it is unknown: commits or files were removed (Delta keeps them for some days), or the feed was not on then.
+        None where it is unknown: commits or files were removed (Delta keeps them for some days), or the feed
+        was not on then.
         """
 
     @abstractmethod
@@ -173,7 +187,9 @@ class RunTables(ABC):
 
     @abstractmethod
     def rows_at(self, table: str, clusters: Collection[str], version: int) -> pa.Table | None:
-        """Return the rows of some clusters in an earlier version of a table; None where files of that version are gone."""
+        """Return the rows of some clusters in an earlier version of a table; None where files of that version
+        are gone.
+        """
 
     @abstractmethod
     def rows_with(
@@ -193,24 +209,36 @@ class RunTables(ABC):
 
     @abstractmethod
     def rows_about(
-        self, table: str, clusters: Iterable[str], column: str, values: Frame, columns: Sequence[str] | None = None
+        self,
+        table: str,
+        clusters: Iterable[str],
+        column: str,
+        values: Frame,
+        columns: Sequence[str] | None = None,
     ) -> Frame:
-        """Return at least those rows of some clusters whose value of a column is among those of others. columns: None: all."""
+        """Return at least those rows of some clusters whose value of a column is among those of others.
+
+        columns: None: all.
+        """
 
     @abstractmethod
-    def rows_that_have(self, table: str, clusters: Iterable[str], column: str, columns: Sequence[str]) -> pa.Table:
+    def rows_that_have(
+        self, table: str, clusters: Iterable[str], column: str, columns: Sequence[str]
+    ) -> pa.Table:
         """Return the columns of the rows of some clusters in which one is not null."""
 
     @abstractmethod
     def append(self, table: str, rows: Any, after: int | None = None) -> None:
         """Add rows; columns are matched by name, and missing ones are null.
 
-        after: only where nobody has appended since that commit of the table; else raises Conflict, and nothing is added.
+        after: only where nobody has appended since that commit of the table; else raises Conflict, and
+        nothing is added.
         """
 
     @abstractmethod
     def replace_where(self, table: str, clusters: Iterable[str], condition: Where, rows: Frame) -> None:
-        """Replace the rows of some clusters for which a condition holds, in one commit; write nothing where the rows are the same.
+        """Replace the rows of some clusters for which a condition holds, in one commit; write nothing where
+        the rows are the same.
 
         The condition need not hold for the new rows. Columns are matched by name; missing ones are null.
         """
@@ -219,9 +247,11 @@ class RunTables(ABC):
     def replace_partitions(
         self, table: str, clusters: Collection[str], rebuilt: Collection[str], partitions: Frame, rows: Frame
     ) -> None:
-        """Replace the rows of some partitions that are not settled, and all rows of clusters that are rebuilt, in one commit.
+        """Replace the rows of some partitions that are not settled, and all rows of clusters that are
+        rebuilt, in one commit.
 
-        clusters: those that are not rebuilt. partitions: PARTITION_KEY of some of theirs. Columns are matched by name; missing ones are null.
+        clusters: those that are not rebuilt. partitions: PARTITION_KEY of some of theirs. Columns are matched
+        by name; missing ones are null.
         """
 
     @abstractmethod
@@ -234,21 +264,33 @@ class RunTables(ABC):
 
     @abstractmethod
     def set_matching(self, table: str, condition: Where, values: Frame, keys: Sequence[str]) -> None:
-        """Give rows the values of those with the same keys. condition: what holds for them at any rate, so that files are skipped."""
+        """Give rows the values of those with the same keys.
+
+        condition: what holds for them at any rate, so that files are skipped.
+        """
 
     @abstractmethod
-    def parsed(self, files: Sequence[Any], ruleset: RuleSet | None, days: Any, remote: Sequence[Any] = ()) -> Any:
-        """Return what logs say (`events.Parsed`). files: `ingest.LogFile`; days, remote: as `events.land` has them."""
+    def parsed(
+        self, files: Sequence[Any], ruleset: RuleSet | None, days: Any, remote: Sequence[Any] = ()
+    ) -> Any:
+        """Return what logs say (`events.Parsed`).
+
+        files: `ingest.LogFile`; days, remote: as `events.land` has them.
+        """
 
     @abstractmethod
     def summed(self, events: Frame) -> Mapping[str, ClusterEvidence]:
         """Return, by cluster, the summary of its events. in: cluster and EVENT_COLUMNS."""
 
     @abstractmethod
-    def folded(self, keyed: Frame, states: Frame, facts: Mapping[str, ClusterFacts], at_once: int | None) -> Frame:
-        """Fold partitions. keyed: events with their partition; states: what is kept of partitions; both have columns of `folding.INPUT`.
+    def folded(
+        self, keyed: Frame, states: Frame, facts: Mapping[str, ClusterFacts], at_once: int | None
+    ) -> Frame:
+        """Fold partitions. keyed: events with their partition; states: what is kept of partitions; both have
+        columns of `folding.INPUT`.
 
-        facts: by cluster. at_once: number of events of a partition that are folded in one piece; None: all. out: `folding.OUTPUT`, computed once.
+        facts: by cluster. at_once: number of events of a partition that are folded in one piece; None: all.
+        out: `folding.OUTPUT`, computed once.
         """
 
     @abstractmethod
@@ -258,7 +300,7 @@ class RunTables(ABC):
         fold: a function of a module, or a `partial` of one: other processes import it.
         """
 
-    # -- operations of one engine -----------------------------------------------------------------------------------
+    # -- operations of one engine ----------------------------------------------------------------------------
 
     @abstractmethod
     def _present(self, name: str) -> upgrade.Present | None:
@@ -312,14 +354,16 @@ class RunTables(ABC):
     def _merge_changes(self, changes: Frame) -> None:
         """Write rows with the columns of `rereading.CHANGES` in one commit."""
 
-    # -- opening -------------------------------------------------------------------------------------------------
+    # -- opening ---------------------------------------------------------------------------------------------
 
     def open(self, ruleset: RuleSet | None = None, *, rebuilds: bool = True) -> None:
-        """Create missing tables and convert those of an earlier version; all are inspected before the first change.
+        """Create missing tables and convert those of an earlier version; all are inspected before the first
+        change.
 
-        ruleset: the rules that records are read with again where an earlier version gave them other ids. rebuilds: whether the caller
-        rebuilds what is derived from `events` and then calls `rebuilt`. Raises UsageError, and nothing is changed, where tables cannot be
-        converted, or would have to be rebuilt and are not. Nothing is ever dropped but tables that are derived from others.
+        ruleset: the rules that records are read with again where an earlier version gave them other ids.
+        rebuilds: whether the caller rebuilds what is derived from `events` and then calls `rebuilt`. Raises
+        UsageError, and nothing is changed, where tables cannot be converted, or would have to be rebuilt and
+        are not. Nothing is ever dropped but tables that are derived from others.
         """
         definitions = {one.name: one for one in schemas.statements("tables")}
         with ThreadPoolExecutor(4) as pool:
@@ -335,7 +379,11 @@ class RunTables(ABC):
             if plan.rebuilds:
                 self._begin_rebuilding(there)
             self._convert(plan, ruleset or built_in())
-            list(pool.map(self._create, (definitions[name] for name in plan.created if name not in self._created)))
+            list(
+                pool.map(
+                    self._create, (definitions[name] for name in plan.created if name not in self._created)
+                )
+            )
             if rebuilds:
                 self._remove_doubled_rows(there)
             list(pool.map(lambda name: self._set_properties(name, plan.stamped[name]), plan.stamped))
@@ -356,7 +404,9 @@ class RunTables(ABC):
 
         there: tables that this run has not created.
         """
-        names = {table: name for table, name in EXAMINED.items() if table in there and table not in self._created}
+        names = {
+            table: name for table, name in EXAMINED.items() if table in there and table not in self._created
+        }
         if not names:
             return
         known = self._examined_versions(list(names.values())) if upgrade.FACTS in there else {}
@@ -375,7 +425,9 @@ class RunTables(ABC):
         self._leave_one(table)
         self._is_written(table)
         self.upgrade = replace(self.upgrade, doubled={**self.upgrade.doubled, table: doubled})
-        warn(f"{doubled:,} rows of {table} stood twice, as two runs at once or an earlier version wrote them; they were removed")
+        warn(
+            f"{doubled:,} rows of {table} stood twice, as two runs at once or an earlier version wrote them; they were removed"
+        )
 
     @property
     def is_rebuilding(self) -> bool:
@@ -391,7 +443,9 @@ class RunTables(ABC):
             self._stale = set()
 
     def stale_clusters(self) -> set[str]:
-        """Return the clusters of which what is derived from `events` has to be rebuilt, though nothing new of them may be read."""
+        """Return the clusters of which what is derived from `events` has to be rebuilt, though nothing new of
+        them may be read.
+        """
         return set(self.clusters()) if self.is_rebuilding else self._stale
 
     def _begin_rebuilding(self, there: Collection[str]) -> None:
@@ -405,9 +459,11 @@ class RunTables(ABC):
             self._set_properties(upgrade.FACTS, {upgrade.REBUILDING: "true"})
 
     def apply_rules(self, ruleset: RuleSet) -> None:
-        """Read the records of `events` again that these rules read in another way than those before. The result is `rules_changed`.
+        """Read the records of `events` again that these rules read in another way than those before. The
+        result is `rules_changed`.
 
-        The rules are noted last, so that an interrupted run repeats the step; it finds nothing to change in changed records.
+        The rules are noted last, so that an interrupted run repeats the step; it finds nothing to change in
+        changed records.
         """
         now = rereading.versions(ruleset)
         noted = self._noted()
@@ -422,7 +478,9 @@ class RunTables(ABC):
             skipped = rereading.in_scope(self._loggers("passed_over"), ruleset)
             counted = self._count_where("passed_over", one_of("logger", skipped)) if skipped else 0
             self.rules_changed = rereading.Reread(records, changed, tuple(skipped), counted)
-        self._set_properties(upgrade.FACTS, {upgrade.SKIPPED: json.dumps(skipped), upgrade.RULES: json.dumps(now)})
+        self._set_properties(
+            upgrade.FACTS, {upgrade.SKIPPED: json.dumps(skipped), upgrade.RULES: json.dumps(now)}
+        )
 
     def _noted(self) -> Mapping[str, str]:
         """Return the noted rules that `events` was read with."""
@@ -440,7 +498,9 @@ class RunTables(ABC):
         changes = self._changes(where_, ruleset) if records else None
         ids, changed, whole = set[str](), set[str](), set[str]()
         if changes is not None:
-            found = to_table(distinct(select(changes, "cluster", "record_id", rereading.FORMER_TYPE))).to_pylist()
+            found = to_table(
+                distinct(select(changes, "cluster", "record_id", rereading.FORMER_TYPE))
+            ).to_pylist()
             ids = {row["record_id"] for row in found}
             changed = {row["cluster"] for row in found}
             # histories that depend on the former reading of a record are rebuilt as a whole
@@ -453,9 +513,15 @@ class RunTables(ABC):
         if whole:
             self.delete(upgrade.FACTS, of_clusters(whole))
         if changes is not None and ids:
-            passed = rereading.passed_over(to_table(where(changes, one_of(rereading.CHANGE, [rereading.OUT_OF_SCOPE]))))
+            passed = rereading.passed_over(
+                to_table(where(changes, one_of(rereading.CHANGE, [rereading.OUT_OF_SCOPE])))
+            )
             if passed.num_rows:
-                known = to_table(self.read("passed_over", set(passed["cluster"].to_pylist()), EVERY, list(KEYS["passed_over"])))
+                known = to_table(
+                    self.read(
+                        "passed_over", set(passed["cluster"].to_pylist()), EVERY, list(KEYS["passed_over"])
+                    )
+                )
                 if not is_empty(new := lacking(passed, known, KEYS["passed_over"])):
                     self.append("passed_over", new)
             self.guard()
@@ -464,11 +530,15 @@ class RunTables(ABC):
         return records, len(ids)
 
     def drop_skipped(self, clusters: Collection[str], ruleset: RuleSet) -> None:
-        """Remove from `passed_over` the records that are in `events` now: earlier rules left their loggers out of scope."""
+        """Remove from `passed_over` the records that are in `events` now: earlier rules left their loggers
+        out of scope.
+        """
         skipped = json.loads(self._noted().get(upgrade.SKIPPED, "[]"))
         if not skipped:
             return
-        counted = to_table(self.read("passed_over", clusters, one_of("logger", skipped), list(KEYS["passed_over"])))
+        counted = to_table(
+            self.read("passed_over", clusters, one_of("logger", skipped), list(KEYS["passed_over"]))
+        )
         if counted.num_rows:
             full = {ruleset.full_name(logger, "") for logger in skipped}.union(skipped)
             columns = ["cluster", "record_id"]
@@ -488,11 +558,17 @@ class RunTables(ABC):
         return pa.Table.from_pylist(list(rows), schema=table_schema(table))
 
     def records(
-        self, clusters: Iterable[str], ids: Collection[str], columns: Sequence[str], beginnings: Iterable[datetime | None]
+        self,
+        clusters: Iterable[str],
+        ids: Collection[str],
+        columns: Sequence[str],
+        beginnings: Iterable[datetime | None],
     ) -> pa.Table:
-        """Return the columns of the events of a few records that prove what began at some moments. columns: record_id among them.
+        """Return the columns of the events of a few records that prove what began at some moments. columns:
+        record_id among them.
 
-        Most are at most a day older. In a long history that day is searched first, and the rest for the remaining records.
+        Most are at most a day older. In a long history that day is searched first, and the rest for the
+        remaining records.
         """
         names, left = sorted(clusters), set(ids)
         begun = min((one.replace(tzinfo=UTC) for one in beginnings if one is not None), default=None)
@@ -512,7 +588,10 @@ class RunTables(ABC):
         over.view("events", rows)
         counted = view.sql.partition(" AS\n")[2]
         found = over.rows(f"SELECT * FROM (\n{counted}\n) ORDER BY records DESC, masked LIMIT {most}")
-        return [{name: v.replace(tzinfo=None) if isinstance(v, datetime) else v for name, v in row.items()} for row in found]
+        return [
+            {name: v.replace(tzinfo=None) if isinstance(v, datetime) else v for name, v in row.items()}
+            for row in found
+        ]
 
     def has_none(self, table: str) -> bool:
         """Return whether the table is known to hold no row."""

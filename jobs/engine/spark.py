@@ -1,4 +1,7 @@
-"""The tables on Spark, for places that delta-rs does not reach and for all of Spark's SQL. Starts a session."""
+"""The tables on Spark, for places that delta-rs does not reach and for all of Spark's SQL.
+
+Starts a session.
+"""
 
 from collections.abc import Collection, Iterator, Sequence
 from datetime import UTC, datetime
@@ -23,7 +26,10 @@ class SparkTables:
     """The tables of a folder or of any URI that Spark reads."""
 
     def __init__(self, root: str, names: Collection[str] | None = None, store: Store | None = None) -> None:
-        """names: tables and views that queries may name; None: any. store: the open store of a run, whose session is used."""
+        """names: tables and views that queries may name; None: any.
+
+        store: the open store of a run, whose session is used.
+        """
         self.root = root
         self._store = Store(session.start(), root) if store is None else store
         self._spark = self._store.spark
@@ -35,7 +41,10 @@ class SparkTables:
         return self._store.exists(table)
 
     def read(self, table: str, columns: Sequence[str] | None = None, where: str = "true") -> pa.Table:
-        """Return columns (None: all) of the rows for which a condition in Spark's SQL holds. Moments have the zone UTC."""
+        """Return columns (None: all) of the rows for which a condition in Spark's SQL holds.
+
+        Moments have the zone UTC.
+        """
         return self._store.table(table).filter(where).select(*(columns or ("*",))).toArrow()
 
     def query(self, sql: str) -> Answer:
@@ -76,7 +85,9 @@ def _batches(frame: DataFrame) -> Iterator[pa.RecordBatch]:
 def _schema(frame: DataFrame) -> pa.Schema:
     """Return its columns; a moment without a zone is taken as UTC."""
     fields = to_arrow_schema(frame.schema)
-    return pa.schema([field.with_type(MOMENT) if pa.types.is_timestamp(field.type) else field for field in fields])
+    return pa.schema(
+        [field.with_type(MOMENT) if pa.types.is_timestamp(field.type) else field for field in fields]
+    )
 
 
 def _plain(value: Any) -> Any:

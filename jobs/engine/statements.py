@@ -1,4 +1,6 @@
-"""Statements of Spark's SQL that only read: which are allowed, what they require of moments, and the text of their errors."""
+"""Statements of Spark's SQL that only read: which are allowed, what they require of moments, and the text of
+their errors.
+"""
 
 import re
 from collections.abc import Collection
@@ -17,10 +19,15 @@ NEAR = 5
 
 
 def parsed(sql: str) -> exp.Expr:
-    """Return one statement. Raises QueryError where it does not only read, SqlglotError where it is no SQL."""
+    """Return one statement.
+
+    Raises QueryError where it does not only read, SqlglotError where it is no SQL.
+    """
     of_table = re.fullmatch(r"\s*TABLE\s+(`?\w+`?)\s*", sql, re.I)
     statements = [
-        one for one in sqlglot.parse(f"SELECT * FROM {of_table.group(1)}" if of_table else sql, read="spark") if one is not None
+        one
+        for one in sqlglot.parse(f"SELECT * FROM {of_table.group(1)}" if of_table else sql, read="spark")
+        if one is not None
     ]
     if len(statements) != 1:
         raise QueryError("one query at a time")
@@ -44,7 +51,9 @@ _BOUNDING: dict[type[exp.Expr], tuple[str, str]] = {
 
 
 def bounds(source: exp.Table, moments: Collection[str]) -> list[str]:
-    """Return what a query requires of the moments of its only table, as conditions in DuckDB's SQL on moments with a zone."""
+    """Return what a query requires of the moments of its only table, as conditions in DuckDB's SQL on moments
+    with a zone.
+    """
     query = source.parent.parent if isinstance(source.parent, exp.From) else None
     if (
         not isinstance(query, exp.Select)
@@ -64,7 +73,9 @@ def bounds(source: exp.Table, moments: Collection[str]) -> list[str]:
 
     found: list[tuple[str | None, str, str | None]] = []
     for condition in (
-        query.args["where"].this.flatten() if isinstance(query.args["where"].this, exp.And) else [query.args["where"].this]
+        query.args["where"].this.flatten()
+        if isinstance(query.args["where"].this, exp.And)
+        else [query.args["where"].this]
     ):
         if isinstance(condition, exp.Between):
             low, high = (_moment_of(condition.args[side]) for side in ("low", "high"))
@@ -73,7 +84,9 @@ def bounds(source: exp.Table, moments: Collection[str]) -> list[str]:
             operator, exchanged = _BOUNDING[type(condition)]
             found.append((column(condition.this), operator, _moment_of(condition.expression)))
             found.append((column(condition.expression), exchanged, _moment_of(condition.this)))
-    return [f"{identifier(name)} {operator} TIMESTAMPTZ '{at}+00'" for name, operator, at in found if name and at]
+    return [
+        f"{identifier(name)} {operator} TIMESTAMPTZ '{at}+00'" for name, operator, at in found if name and at
+    ]
 
 
 def _moment_of(side: exp.Expr) -> str | None:
@@ -98,7 +111,9 @@ def syntax(error: SqlglotError) -> str:
     return "syntax error: " + visible(str(error).splitlines()[0])
 
 
-_COLUMN = re.compile(r'Referenced column "(.*?)" not found in FROM clause!(?:\s*Candidate bindings: (.*))?', re.S)
+_COLUMN = re.compile(
+    r'Referenced column "(.*?)" not found in FROM clause!(?:\s*Candidate bindings: (.*))?', re.S
+)
 _FUNCTION = re.compile(r"Function with name \"?(.*?)\"? does not exist")
 _MISSING = re.compile(r'(?:No files found that match the pattern|Cannot open file) "(.*?)"')
 
@@ -110,7 +125,9 @@ def in_words(error: Exception) -> str:
         near = ", ".join(re.findall(r'"([^"]+)"', (found.group(2) or "").split("\n")[0])[:NEAR])
         return f"no column {visible(found.group(1))}" + (f"; did you mean {near}?" if near else "")
     if found := _FUNCTION.search(text):
-        return f"the local engine has no function {visible(found.group(1))}; --engine spark has all of Spark's"
+        return (
+            f"the local engine has no function {visible(found.group(1))}; --engine spark has all of Spark's"
+        )
     if found := _MISSING.search(text):
         return f"the file {visible(found.group(1))} of a table is missing; kafka-audit repair rebuilds damaged tables"
     first = next((line for line in text.splitlines() if line.strip()), type(error).__name__)

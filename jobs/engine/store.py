@@ -48,7 +48,7 @@ from jobs.engine.rows import (
     to_table,
     together,
     where,
-)  # fmt: skip
+)
 from jobs.engine.run_tables import (
     EVENT,
     KEYS,
@@ -97,11 +97,19 @@ def _kinds(columns: Any) -> dict[str, str]:
 def _by_name(table: str, rows: DataFrame) -> DataFrame:
     """Return the rows with the columns of a table; missing ones are null."""
     kinds, there = schemas.columns(table), set(rows.columns)
-    return rows.select(*((F.col(name) if name in there else F.lit(None)).cast(kind).alias(name) for name, kind in kinds.items()))
+    return rows.select(
+        *(
+            (F.col(name) if name in there else F.lit(None)).cast(kind).alias(name)
+            for name, kind in kinds.items()
+        )
+    )
 
 
 def _are_same(some: pa.Table, others: pa.Table) -> bool:
-    """Return whether rows are the same, in any order. More than a limit are not compared and count as different."""
+    """Return whether rows are the same, in any order.
+
+    More than a limit are not compared and count as different.
+    """
     if some.num_rows != others.num_rows or some.num_rows > ROWS_COMPARED:
         return False
     return Counter(map(repr, some.to_pylist())) == Counter(map(repr, others.to_pylist()))
@@ -109,7 +117,10 @@ def _are_same(some: pa.Table, others: pa.Table) -> bool:
 
 @dataclass(frozen=True)
 class Cached:
-    """All rows of some clusters (None: of all). in_memory: the rows themselves, if they are in memory; else how Spark reads them."""
+    """All rows of some clusters (None: of all).
+
+    in_memory: the rows themselves, if they are in memory; else how Spark reads them.
+    """
 
     spark: Any
     clusters: frozenset[str] | None
@@ -224,27 +235,37 @@ class Store(RunTables):
 
     def _set_properties(self, name: str, properties: Mapping[str, str]) -> None:
         if self._delta_rs is None or not self._delta_rs.set_properties(name, properties):
-            # the version of the tables is among the others, so that an interrupted upgrade adds the constraints again
+            # the version of the tables is among the others, so that an interrupted upgrade adds the
+            # constraints again
             for statement in upgrade.constraint_statements(self._identifier(name), properties):
                 self.spark.sql(statement)
             if others := upgrade.without_constraints(properties):
-                self.spark.sql(f"ALTER TABLE {self._identifier(name)} SET TBLPROPERTIES ({upgrade.settings(others)})")
+                self.spark.sql(
+                    f"ALTER TABLE {self._identifier(name)} SET TBLPROPERTIES ({upgrade.settings(others)})"
+                )
 
     def _reread(self, name: str, ruleset: RuleSet) -> None:
-        """Read the records of a table again from their text, in one commit. Before that, findings get the new ids of their evidence."""
+        """Read the records of a table again from their text, in one commit.
+
+        Before that, findings get the new ids of their evidence.
+        """
         rows = self.table(name)
         wanted = (*rereading.OF_RECORD, *rereading.OF_SOME_VERSIONS, rereading.ENDS_FILE)
         columns = [name for name in wanted if name in rows.columns]
         records = rows.filter(OF_LOGS.sql).filter("item = 0").select(*columns)
         place = ("cluster", "file")
         sorted_ = records.repartition(*place).sortWithinPartitions(*place, "record_no")
-        records_again = by_workers(sorted_, partial(rereading.reread, ruleset=ruleset), rereading.REREAD).persist()
+        records_again = by_workers(
+            sorted_, partial(rereading.reread, ruleset=ruleset), rereading.REREAD
+        ).persist()
         try:
             self._rename_evidence(records_again.filter("item = 0").select("record_id", rereading.FORMER))
             new = records_again.drop(rereading.FORMER)
             others = rows.filter(f"NOT ({OF_LOGS.sql})")
             new = new.unionByName(others, allowMissingColumns=True) if not others.isEmpty() else new
-            new.write.format("delta").mode("overwrite").option("overwriteSchema", "true").save(self.path(name))
+            new.write.format("delta").mode("overwrite").option("overwriteSchema", "true").save(
+                self.path(name)
+            )
         finally:
             records_again.unpersist()
 
@@ -261,7 +282,9 @@ class Store(RunTables):
         """Return what rules change in rows of `events`, as `rereading.changes` returns it."""
         rows = self.table("events").filter(condition.sql).repartition("cluster", "file")
         rows = rows.select(*EVENTS.names).sortWithinPartitions(*rereading.IN_ORDER)
-        return by_workers(rows, partial(rereading.changes, ruleset=ruleset), rereading.CHANGES).localCheckpoint()
+        return by_workers(
+            rows, partial(rereading.changes, ruleset=ruleset), rereading.CHANGES
+        ).localCheckpoint()
 
     def _merge_changes(self, changes: Frame) -> None:
         """Write rows with the columns of `rereading.CHANGES` in one commit."""
@@ -280,7 +303,10 @@ class Store(RunTables):
             return
         findings = self.table("findings")
         wanted = findings.select(F.explode("evidence").alias(rereading.FORMER)).distinct()
-        names = {row[rereading.FORMER]: row.record_id for row in ids.join(F.broadcast(wanted), rereading.FORMER).collect()}
+        names = {
+            row[rereading.FORMER]: row.record_id
+            for row in ids.join(F.broadcast(wanted), rereading.FORMER).collect()
+        }
         cached = findings.toArrow()
         place = cached.column_names.index("evidence")
         renamed = rereading.renamed(cached["evidence"], names)
@@ -292,7 +318,9 @@ class Store(RunTables):
     def _create(self, definition: schemas.Statement) -> None:
         if not self._is_created_by_delta_rs(definition.name):
             sql = definition.sql.replace("{table}", self._identifier(definition.name))
-            sql = sql.replace("'{location}'", quoted(self.path(definition.name))).replace("{vocabulary}", vocabulary_ddl())
+            sql = sql.replace("'{location}'", quoted(self.path(definition.name))).replace(
+                "{vocabulary}", vocabulary_ddl()
+            )
             self.spark.sql(_with_properties(sql, upgrade.properties(definition.name)))
         self._created.add(definition.name)
 
@@ -302,10 +330,18 @@ class Store(RunTables):
         return self._delta_rs.create_as_defined(name)
 
     def _empty(self, definition: schemas.Statement) -> None:
-        """Empties a table and gives it the columns of this version. CREATE OR REPLACE does not, where the table is named by its path."""
+        """Empties a table and gives it the columns of this version.
+
+        CREATE OR REPLACE does not, where the table is named by its path.
+        """
         name = definition.name
         columns = ", ".join(f"{column} {kind}" for column, kind in schemas.columns(name).items())
-        rows = of_rows(self.spark, [], columns).write.format("delta").mode("overwrite").option("overwriteSchema", "true")
+        rows = (
+            of_rows(self.spark, [], columns)
+            .write.format("delta")
+            .mode("overwrite")
+            .option("overwriteSchema", "true")
+        )
         if by := schemas.partition_columns(name):
             rows = rows.partitionBy(*by)
         rows.save(self.path(name))
@@ -316,7 +352,10 @@ class Store(RunTables):
         return f"delta.`{self.path(table).replace('`', '``')}`"
 
     def register(self, names: Collection[str] | None = None) -> None:
-        """Register the tables, as they are now, and their views by name. names: those that are needed; None: all."""
+        """Register the tables, as they are now, and their views by name.
+
+        names: those that are needed; None: all.
+        """
         views = [view for view in schemas.statements("views") if names is None or view.name in names]
         # registering a table takes longer than most queries over it
         wanted = None if names is None else set(names).union(*(words(view.sql) for view in views))
@@ -343,7 +382,9 @@ class Store(RunTables):
         return self.spark.read.format("delta").load(self.path(name))
 
     def rows_at(self, table: str, clusters: Collection[str], version: int) -> pa.Table | None:
-        """Return the rows of some clusters in an earlier version of a table; None where files of that version were removed."""
+        """Return the rows of some clusters in an earlier version of a table; None where files of that version
+        were removed.
+        """
         reader = self.spark.read.format("delta").option("versionAsOf", version)
         try:
             return self.table_of(table, to_dicts(reader.load(self.path(table)).filter(in_clusters(clusters))))
@@ -358,7 +399,9 @@ class Store(RunTables):
         """Return the rows of some clusters; small tables are read once."""
         names = frozenset(clusters)
         if table in self._created:
-            nulls = ", ".join(f"CAST(NULL AS {kind}) AS `{name}`" for name, kind in schemas.columns(table).items())
+            nulls = ", ".join(
+                f"CAST(NULL AS {kind}) AS `{name}`" for name, kind in schemas.columns(table).items()
+            )
             return self.spark.sql(f"SELECT {nulls} WHERE false")
         return self._rows_in_cache(table, names).of(names)
 
@@ -369,10 +412,15 @@ class Store(RunTables):
         condition: Where = EVERY,
         columns: Sequence[str] | None = None,
     ) -> Frame:
-        """Return the rows of some clusters for which a condition holds; a relation where they are few. columns: None: all."""
+        """Return the rows of some clusters for which a condition holds; a relation where they are few.
+
+        columns: None: all.
+        """
         names = frozenset(clusters)
         is_nothing = table in self._created or not names
-        small = table_schema(table).empty_table() if is_nothing else self._rows_in_cache(table, names).in_memory
+        small = (
+            table_schema(table).empty_table() if is_nothing else self._rows_in_cache(table, names).in_memory
+        )
         if small is not None:
             found: Frame = Relation.of(small.filter((of_clusters(names) & condition).arrow))
         else:
@@ -384,7 +432,11 @@ class Store(RunTables):
     def whole(self, table: str) -> Frame:
         """Return all rows of a small table."""
         cached = self._rows_in_cache(table, frozenset())
-        return Relation.of(cached.in_memory) if cached.is_whole and cached.in_memory is not None else self.table(table)
+        return (
+            Relation.of(cached.in_memory)
+            if cached.is_whole and cached.in_memory is not None
+            else self.table(table)
+        )
 
     def _rows_in_cache(self, table: str, names: frozenset[str]) -> Cached:
         """Return the rows of at least these clusters."""
@@ -439,24 +491,36 @@ class Store(RunTables):
         return rows.join(F.broadcast(some.distinct()), column, "left_semi").select(*columns).toArrow()
 
     def rows_about(
-        self, table: str, clusters: Iterable[str], column: str, values: Frame, columns: Sequence[str] | None = None
+        self,
+        table: str,
+        clusters: Iterable[str],
+        column: str,
+        values: Frame,
+        columns: Sequence[str] | None = None,
     ) -> Frame:
         """Return rows of some clusters, at least those whose value of a column is among those of others."""
         names, wanted = sorted(clusters), list(columns or schemas.columns(table))
-        if not self.is_in_memory(table, names) and (small := table_if_small(distinct(select(values, column)))) is not None:
+        if (
+            not self.is_in_memory(table, names)
+            and (small := table_if_small(distinct(select(values, column)))) is not None
+        ):
             where = pc.field(column).isin(small[column].combine_chunks())
             if (found := self._found(table, names, wanted, where)) is not None:
                 return Relation.of(found)
         return self.read(table, names, EVERY, columns)
 
-    def rows_that_have(self, table: str, clusters: Iterable[str], column: str, columns: Sequence[str]) -> pa.Table:
+    def rows_that_have(
+        self, table: str, clusters: Iterable[str], column: str, columns: Sequence[str]
+    ) -> pa.Table:
         """Return the columns of the rows of some clusters in which one is not null."""
         names, condition = sorted(clusters), is_known(column)
         if (found := self._found(table, names, columns, condition.arrow)) is not None:
             return found
         return to_table(self.read(table, names, condition, columns))
 
-    def _found(self, table: str, clusters: Collection[str], columns: Sequence[str], where: Any) -> pa.Table | None:
+    def _found(
+        self, table: str, clusters: Collection[str], columns: Sequence[str], where: Any
+    ) -> pa.Table | None:
         """Return the rows of some clusters that meet a condition, as `DeltaRsTables.rows_where` does."""
         if self._delta_rs is None:
             return None
@@ -467,8 +531,13 @@ class Store(RunTables):
         names = frozenset(clusters)
         return table in self._created or self._rows_in_cache(table, names).in_memory is not None
 
-    def parsed(self, files: Sequence[Any], ruleset: RuleSet | None, days: Any, remote: Sequence[Any] = ()) -> Any:
-        """Return what logs say (`events.Parsed`). files: `ingest.LogFile`; days, remote: as `events.land` has them."""
+    def parsed(
+        self, files: Sequence[Any], ruleset: RuleSet | None, days: Any, remote: Sequence[Any] = ()
+    ) -> Any:
+        """Return what logs say (`events.Parsed`).
+
+        files: `ingest.LogFile`; days, remote: as `events.land` has them.
+        """
         from jobs.engine.workers import OnWorkers
         from jobs.landing import events, ingest
         from parsers.events import Parser
@@ -481,13 +550,17 @@ class Store(RunTables):
         return OnWorkers(self.spark, ingest.splits(usable, parser, size), parser, days, remote)
 
     def summed(self, events: Frame) -> dict[str, ClusterEvidence]:
-        """Return, by cluster, the evidence in its events: in this process where they are few, else by Spark's workers."""
+        """Return, by cluster, the evidence in its events: in this process where they are few, else by Spark's
+        workers.
+        """
         if isinstance(events, Relation):
             return folding.evidence_by_cluster(events.batches(), EVENT_COLUMNS)
 
         def of_part(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             found = folding.evidence_by_cluster(batches, EVENT_COLUMNS)
-            yield pa.record_batch([list(found), [one.to_json() for one in found.values()]], names=["cluster", "summary"])
+            yield pa.record_batch(
+                [list(found), [one.to_json() for one in found.values()]], names=["cluster", "summary"]
+            )
 
         found: dict[str, ClusterEvidence] = {}
         for row in by_workers(events, of_part, "cluster STRING, summary STRING").collect():
@@ -495,13 +568,17 @@ class Store(RunTables):
             found[row.cluster] = found[row.cluster] + part if row.cluster in found else part
         return found
 
-    def folded(self, keyed: Frame, states: Frame, facts: Mapping[str, ClusterFacts], at_once: int | None) -> Frame:
+    def folded(
+        self, keyed: Frame, states: Frame, facts: Mapping[str, ClusterFacts], at_once: int | None
+    ) -> Frame:
         """Fold partitions: in this process where they are few, else by Spark's workers."""
         events = table_if_small(keyed)
         small = table_if_small(states) if events is not None else None
         if events is not None and small is not None:
             both = pa.concat_tables([aligned(some, folding.INPUT) for some in (events, small)])
-            batches = folding.fold_groups(folding.in_groups(both, folding.GROUP), EVENT_COLUMNS, facts, at_once)
+            batches = folding.fold_groups(
+                folding.in_groups(both, folding.GROUP), EVENT_COLUMNS, facts, at_once
+            )
             return Relation.of(pa.Table.from_batches(batches, folding.OUTPUT))
         rows = in_spark(self.spark, keyed if events is None else events).unionByName(
             in_spark(self.spark, states), allowMissingColumns=True
@@ -510,9 +587,15 @@ class Store(RunTables):
         for one in given.values():
             one.by_number  # noqa: B018  # computed once, not by every worker
         keys = folding.GROUP
-        grouped = rows.select(*folding.INPUT.names).repartition(*keys).sortWithinPartitions(*keys, F.col("state").isNull(), "ts")
+        grouped = (
+            rows.select(*folding.INPUT.names)
+            .repartition(*keys)
+            .sortWithinPartitions(*keys, F.col("state").isNull(), "ts")
+        )
         return by_workers(
-            grouped, lambda batches: folding.fold_groups(batches, EVENT_COLUMNS, given, at_once), folding.OUTPUT_DDL
+            grouped,
+            lambda batches: folding.fold_groups(batches, EVENT_COLUMNS, given, at_once),
+            folding.OUTPUT_DDL,
         ).localCheckpoint()
 
     def map_groups(self, one: Frame, other: Frame, by: Sequence[str], fold: Fold, schema: pa.Schema) -> Frame:
@@ -522,14 +605,19 @@ class Store(RunTables):
     def append(self, table: str, rows: Frame, after: int | None = None) -> None:
         """Add rows; columns by name, those that they have not are null.
 
-        after: only where nobody has appended since that commit of the table; else raises Conflict, and nothing is added.
+        after: only where nobody has appended since that commit of the table; else raises Conflict, and
+        nothing is added.
         """
         self.guard()
         if isinstance(rows, pa.Table | Relation):
             rows = to_table(rows)
             if table not in LANDED:  # only filled columns are written
                 rows = aligned(rows, table_schema(table))
-            if self._delta_rs is not None and rows.num_rows <= self._most_rows and self._delta_rs.append(table, rows, after):
+            if (
+                self._delta_rs is not None
+                and rows.num_rows <= self._most_rows
+                and self._delta_rs.append(table, rows, after)
+            ):
                 self._is_written(table)
                 return
             rows = framed(self.spark, rows)
@@ -544,7 +632,9 @@ class Store(RunTables):
     def _append_after(self, table: str, writer: Any, after: int) -> None:
         """Append as a numbered transaction: Delta skips one whose number is not above the last one."""
         key = uuid.uuid4().hex
-        numbered = writer.option("txnAppId", LANDING).option("txnVersion", after + 1).option("userMetadata", key)
+        numbered = (
+            writer.option("txnAppId", LANDING).option("txnVersion", after + 1).option("userMetadata", key)
+        )
         with refused(table):
             numbered.save(self.path(table))
         later = self._history(table, NEWEST_COMMITS).where(F.col("version") > after).collect()
@@ -562,7 +652,8 @@ class Store(RunTables):
         return self.table(table).isEmpty()
 
     def replace_where(self, table: str, clusters: Iterable[str], condition: Where, rows: Frame) -> None:
-        """Replace the rows of some clusters for which a condition holds, in one commit; write nothing where the rows are the same.
+        """Replace the rows of some clusters for which a condition holds, in one commit; write nothing where
+        the rows are the same.
 
         The condition need not hold for the new rows. Columns are matched by name; missing ones are null.
         """
@@ -579,7 +670,9 @@ class Store(RunTables):
         goes = of_clusters(names) & condition
         if before is not None and before.is_whole and small is not None and small.num_rows <= self._most_rows:
             replaced = met(before.in_memory, goes)
-            if self._is_replaced_by_delta_rs(table, before, names, replaced, small, keeps_settled=condition == UNSETTLED):
+            if self._is_replaced_by_delta_rs(
+                table, before, names, replaced, small, keeps_settled=condition == UNSETTLED
+            ):
                 return
         if small is not None:
             new = framed(self.spark, small)
@@ -589,10 +682,16 @@ class Store(RunTables):
             with refused(table):
                 new.write.format("delta").mode("append").save(self.path(table))
         else:
-            if small is not None and before.in_memory is not None and _are_same(small, before.in_memory.filter(goes.arrow)):
+            if (
+                small is not None
+                and before.in_memory is not None
+                and _are_same(small, before.in_memory.filter(goes.arrow))
+            ):
                 return
             with refused(table):
-                new.write.format("delta").mode("overwrite").option("replaceWhere", goes.sql).save(self.path(table))
+                new.write.format("delta").mode("overwrite").option("replaceWhere", goes.sql).save(
+                    self.path(table)
+                )
         self._is_written(table)
         if small is None or small.num_rows > self._most_rows:
             self._too_large.add(table)
@@ -601,14 +700,18 @@ class Store(RunTables):
         elif before.in_memory is not None:
             stay = before.in_memory.filter(pc.invert(met(before.in_memory, goes)))
             if stay.num_rows + small.num_rows <= self._most_rows:
-                self._cached[table] = Cached(self.spark, before.clusters, pa.concat_tables([aligned(stay, small.schema), small]))
+                self._cached[table] = Cached(
+                    self.spark, before.clusters, pa.concat_tables([aligned(stay, small.schema), small])
+                )
 
     def replace_partitions(
         self, table: str, clusters: Collection[str], rebuilt: Collection[str], partitions: Frame, rows: Frame
     ) -> None:
-        """Replace the rows of some partitions that are not settled, and all rows of clusters that are rebuilt, in one commit.
+        """Replace the rows of some partitions that are not settled, and all rows of clusters that are
+        rebuilt, in one commit.
 
-        clusters: those that are not rebuilt. partitions: PARTITION_KEY of some of theirs. Columns are matched by name; missing ones are null.
+        clusters: those that are not rebuilt. partitions: PARTITION_KEY of some of theirs. Columns are matched
+        by name; missing ones are null.
         """
         self.guard()
         if not clusters:
@@ -620,21 +723,34 @@ class Store(RunTables):
         kept = lacking(self.read(table, clusters, condition), partitions, PARTITION_KEY)
         new = _by_name(table, in_spark(self.spark, rows))
         self.replace_where(
-            table, [*clusters, *rebuilt], any_of([condition, *([of_clusters(rebuilt)] if rebuilt else [])]), together(new, kept)
+            table,
+            [*clusters, *rebuilt],
+            any_of([condition, *([of_clusters(rebuilt)] if rebuilt else [])]),
+            together(new, kept),
         )
 
     def _are_partitions_replaced(
         self, table: str, clusters: frozenset[str], rebuilt: frozenset[str], partitions: Frame, rows: Frame
     ) -> bool:
-        """Do the same without Spark where these rows are few, in a table of any size. Return whether it was done."""
+        """Do the same without Spark where these rows are few, in a table of any size.
+
+        Return whether it was done.
+        """
         if self._delta_rs is None or (keys := table_if_small(partitions)) is None:
             return False
         if (some := table_if_small(rows)) is None:
             return False
         new, may_settle = aligned(some, table_schema(table)), "settled" in schemas.columns(table)
         cached = None if table in self._too_large else self._rows_in_cache(table, clusters | rebuilt)
-        if cached is not None and cached.in_memory is not None and cached.is_whole and new.num_rows <= self._most_rows:
-            replaced = pc.and_(met(cached.in_memory, of_clusters(clusters)), among(cached.in_memory, keys, PARTITION_KEY))
+        if (
+            cached is not None
+            and cached.in_memory is not None
+            and cached.is_whole
+            and new.num_rows <= self._most_rows
+        ):
+            replaced = pc.and_(
+                met(cached.in_memory, of_clusters(clusters)), among(cached.in_memory, keys, PARTITION_KEY)
+            )
             if may_settle:
                 replaced = pc.and_(replaced, pc.invert(cached.in_memory["settled"]))
             replaced = pc.or_(replaced, met(cached.in_memory, of_clusters(rebuilt)))
@@ -653,17 +769,27 @@ class Store(RunTables):
         rewritten = pa.concat_tables([aligned(others, new.schema), new])
         settled = {"settled": False} if may_settle else {}
         staying = [({"cluster": name, **settled}, ~is_touched) for name in sorted(clusters)]
-        if not self._delta_rs.overwrite(table, rewritten, files_of(clusters, keeps_settled=may_settle), staying):
+        if not self._delta_rs.overwrite(
+            table, rewritten, files_of(clusters, keeps_settled=may_settle), staying
+        ):
             return False
         self._is_written(table)
         return True
 
     def _is_replaced_by_delta_rs(
-        self, table: str, cached: Any, names: frozenset[str], replaced: Any, rows: pa.Table, *, keeps_settled: bool
+        self,
+        table: str,
+        cached: Any,
+        names: frozenset[str],
+        replaced: Any,
+        rows: pa.Table,
+        *,
+        keeps_settled: bool,
     ) -> bool:
         """Replace rows of a small table; return whether it was done.
 
-        cached: `Cached`, all of its rows. replaced: those that are replaced, all of names. keeps_settled: none of them is settled.
+        cached: `Cached`, all of its rows. replaced: those that are replaced, all of names. keeps_settled:
+        none of them is settled.
         """
         assert self._delta_rs is not None
         before, new = cached.in_memory, aligned(rows, cached.in_memory.schema)
@@ -693,7 +819,9 @@ class Store(RunTables):
         """Remove the rows for which a condition holds."""
         self.guard()
         cached = self._whole_in_cache(table)
-        if cached is None or not self._is_deleted_by_delta_rs(table, cached, met(cached.in_memory, condition)):
+        if cached is None or not self._is_deleted_by_delta_rs(
+            table, cached, met(cached.in_memory, condition)
+        ):
             with refused(table):
                 self.spark.sql(f"DELETE FROM {self._identifier(table)} WHERE {condition.sql}").collect()
             self._is_written(table)
@@ -704,31 +832,46 @@ class Store(RunTables):
         names = column_names(keys)
         cached = self._whole_in_cache(table)
         if cached is not None and isinstance(keys, pa.Table | Relation):
-            removed = pc.and_(met(cached.in_memory, condition), among(cached.in_memory, to_table(keys), names))
+            removed = pc.and_(
+                met(cached.in_memory, condition), among(cached.in_memory, to_table(keys), names)
+            )
             if self._is_deleted_by_delta_rs(table, cached, removed):
                 return
-        self._merge(table, F.broadcast(in_spark(self.spark, keys)), names, condition, "WHEN MATCHED THEN DELETE")
+        self._merge(
+            table, F.broadcast(in_spark(self.spark, keys)), names, condition, "WHEN MATCHED THEN DELETE"
+        )
         self._is_written(table)
 
     def set_matching(self, table: str, condition: Where, values: Frame, keys: Sequence[str]) -> None:
-        """Update rows from those with the same keys. condition: holds for all of them, so that files are skipped."""
+        """Update rows from those with the same keys.
+
+        condition: holds for all of them, so that files are skipped.
+        """
         self.guard()
         others = [name for name in column_names(values) if name not in keys]
         is_small = isinstance(values, pa.Table | Relation) and self._whole_in_cache(table) is not None
-        if not is_small or self._delta_rs is None or not self._delta_rs.set_matching(table, to_table(values), keys, others):
+        if (
+            not is_small
+            or self._delta_rs is None
+            or not self._delta_rs.set_matching(table, to_table(values), keys, others)
+        ):
             assignments = ", ".join(f"{name} = new_{name}" for name in others)
             self._merge(table, values, keys, condition, f"WHEN MATCHED THEN UPDATE SET {assignments}")
         self._is_written(table)
 
     def _merge(self, table: str, rows: Frame, keys: Sequence[str], condition: Where, *clauses: str) -> None:
-        """Merge rows, whose columns are called new_.., into those of a table with the same keys for which a condition holds."""
+        """Merge rows, whose columns are called new_.., into those of a table with the same keys for which a
+        condition holds.
+        """
         new = in_spark(self.spark, rows)
         view = f"merged_{uuid.uuid4().hex}"
         new.toDF(*(f"new_{name}" for name in new.columns)).createOrReplaceTempView(view)
         same = " AND ".join([*(f"{name} = new_{name}" for name in keys), f"({condition.sql})"])
         try:
             with refused(table):
-                self.spark.sql(f"MERGE INTO {self._identifier(table)} USING {view} ON {same} {' '.join(clauses)}").collect()
+                self.spark.sql(
+                    f"MERGE INTO {self._identifier(table)} USING {view} ON {same} {' '.join(clauses)}"
+                ).collect()
         finally:
             self.spark.catalog.dropTempView(view)
 
@@ -770,7 +913,8 @@ class Store(RunTables):
     def changes(self, table: str, after: int) -> Changes | None:
         """Return what versions after one have changed, by the table's change data feed.
 
-        None where it is unknown: commits or files were removed (Delta keeps them for some days), or the feed was not on then.
+        None where it is unknown: commits or files were removed (Delta keeps them for some days), or the feed
+        was not on then.
         """
         little = None if self._delta_rs is None else self._delta_rs.changes(table, after)
         if little is not None:
@@ -787,7 +931,11 @@ class Store(RunTables):
 
     def _change_feed(self, table: str, after: int) -> tuple[DataFrame, set[str], int] | None:
         """Return rows, kinds of change and the newest version that has one, as Spark reads them."""
-        feed = self.spark.read.format("delta").option("readChangeFeed", "true").option("startingVersion", after + 1)
+        feed = (
+            self.spark.read.format("delta")
+            .option("readChangeFeed", "true")
+            .option("startingVersion", after + 1)
+        )
         try:
             rows = feed.load(self.path(table))
             found = rows.groupBy("_change_type").agg(F.max(VERSION).alias("newest")).collect()
@@ -798,7 +946,9 @@ class Store(RunTables):
 
 
 def _without(some: DataFrame, others: DataFrame, compared: str) -> DataFrame:
-    """Return the rows without those that were added and removed in between: no other row has a version that compares so with their own."""
+    """Return the rows without those that were added and removed in between: no other row has a version that
+    compares so with their own.
+    """
     keys = others.select(*[F.col(name).alias(f"other_{name}") for name in (*EVENT, VERSION)])
     same = " AND ".join(f"{name} = other_{name}" for name in EVENT)
     return some.join(keys, F.expr(f"{same} AND other_{VERSION} {compared} {VERSION}"), "left_anti")

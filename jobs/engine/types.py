@@ -22,7 +22,9 @@ _PLAIN: dict[str, tuple[pa.DataType, str]] = {
     "TIMESTAMP": (pa.timestamp("us", "UTC"), "timestamp"),
     "BINARY": (pa.binary(), "binary"),
 }
-_COLUMN = re.compile(r"^  (\w+) ([A-Z]+(?:<.*>)?)( NOT NULL)?(?: COMMENT '((?:[^'\\]|\\.|'')*)')?,?$", re.MULTILINE)
+_COLUMN = re.compile(
+    r"^  (\w+) ([A-Z]+(?:<.*>)?)( NOT NULL)?(?: COMMENT '((?:[^'\\]|\\.|'')*)')?,?$", re.MULTILINE
+)
 
 
 def arrow_type(ddl: str) -> pa.DataType:
@@ -45,9 +47,17 @@ def delta_type(ddl: str) -> Any:
         return {"type": "array", "elementType": delta_type(inner), "containsNull": True}
     if name == "MAP":
         key, value = _parts(inner)
-        return {"type": "map", "keyType": delta_type(key), "valueType": delta_type(value), "valueContainsNull": True}
+        return {
+            "type": "map",
+            "keyType": delta_type(key),
+            "valueType": delta_type(value),
+            "valueContainsNull": True,
+        }
     if name == "STRUCT":
-        fields = [{"name": field, "type": delta_type(kind), "nullable": True, "metadata": {}} for field, kind in _fields(inner)]
+        fields = [
+            {"name": field, "type": delta_type(kind), "nullable": True, "metadata": {}}
+            for field, kind in _fields(inner)
+        ]
         return {"type": "struct", "fields": fields}
     return _PLAIN[name][1]
 
@@ -80,7 +90,9 @@ def delta_schema(table: str) -> dict[str, Any]:
             "name": name,
             "type": delta_type(kind),
             "nullable": not never_null,
-            "metadata": {"comment": re.sub(r"\\(.)|''", lambda found: found[1] or "'", comment)} if comment else {},
+            "metadata": {"comment": re.sub(r"\\(.)|''", lambda found: found[1] or "'", comment)}
+            if comment
+            else {},
         }
         for name, kind, never_null, comment in _COLUMN.findall(body)
     ]

@@ -1,7 +1,8 @@
 """Changes that opening the tables makes in them, decided before anything is written. Pure: no engine, no I/O.
 
-Each table carries the version of the tables that it belongs to as a property. A table without the property is of version 0. Changes are
-made in an order that survives an interruption at any point: the next opening finds what is left to do.
+Each table carries the version of the tables that it belongs to as a property. A table without the property is
+of version 0. Changes are made in an order that survives an interruption at any point: the next opening finds
+what is left to do.
 """
 
 from collections.abc import Collection, Mapping
@@ -18,7 +19,8 @@ VERSION = "kafka_audit.tables_version"
 CONSTRAINT = "delta.constraints."
 # property of `cluster_facts`: derived tables were emptied, and the run that rebuilds them has not ended yet
 REBUILDING = "kafka_audit.rebuilding"
-# properties of `cluster_facts`: hashes of the rules that `events` was read with; loggers that these rules brought into scope
+# properties of `cluster_facts`: hashes of the rules that `events` was read with; loggers that these rules
+# brought into scope
 RULES = "kafka_audit.rules"
 SKIPPED = "kafka_audit.skipped_loggers"
 # likewise: clusters whose events other rules have changed and whose derived tables may not be rebuilt yet
@@ -51,7 +53,11 @@ class Present:
 
     def differing(self, table: str) -> dict[str, tuple[str, str]]:
         """Column -> (its type, the type of this version), where they are not the same."""
-        kinds = {name: (self.columns[name], kind) for name, kind in schemas.columns(table).items() if name in self.columns}
+        kinds = {
+            name: (self.columns[name], kind)
+            for name, kind in schemas.columns(table).items()
+            if name in self.columns
+        }
         return {name: pair for name, pair in kinds.items() if _plain(pair[0]) != _plain(pair[1])}
 
     def lacks(self, table: str) -> dict[str, str]:
@@ -75,7 +81,8 @@ class Plan:
 
     rebuilds    `cluster_facts` is marked and emptied: all timelines are rebuilt from `events`
     emptied     derived tables that have other columns; `passed_over`, where the ids of its records are others
-    reread      `events` of an earlier version, where anything has other columns: the text of its records is read again, so that it has what
+    reread      `events` of an earlier version, where anything has other columns: the text of its records is
+                read again, so that it has what
                 the rules of this version say of it, and the ids of this version
     added       table -> columns that it lacks
     created     tables that are missing
@@ -97,11 +104,15 @@ class Plan:
         """Return what was done, for people."""
         found = []
         if self.older:
-            found.append(f"The tables were of version {self.older[0]} and are of version {schemas.TABLES_VERSION} now.")
+            found.append(
+                f"The tables were of version {self.older[0]} and are of version {schemas.TABLES_VERSION} now."
+            )
         if self.reread:
             found.append(f"The text of all records in {_listed(self.reread)} was read again.")
         if "passed_over" in self.emptied:
-            found.append("The counts of records out of scope start again: audit the old logs once more to have them.")
+            found.append(
+                "The counts of records out of scope start again: audit the old logs once more to have them."
+            )
         if self.added:
             found.append(f"Columns were added to {_listed(self.added)}.")
         for table, rows in self.doubled.items():
@@ -117,7 +128,10 @@ def _listed(names: Collection[str]) -> str:
 
 
 def decide(there: Mapping[str, Present], root: str) -> Plan:
-    """Return what has to change. Raises UsageError where tables are of a newer version or cannot be converted; then nothing may change."""
+    """Return what has to change.
+
+    Raises UsageError where tables are of a newer version or cannot be converted; then nothing may change.
+    """
     if newer := {name: one.version for name, one in there.items() if one.version > schemas.TABLES_VERSION}:
         raise UsageError(
             f"The tables under {root} are of version {max(newer.values())} ({_listed(newer)}), this kafka-audit knows version "
@@ -126,7 +140,11 @@ def decide(there: Mapping[str, Present], root: str) -> Plan:
     definitions = {one.name: one.header for one in schemas.statements("tables")}
     derived = {name for name, header in definitions.items() if header.get("derived") == "yes"}
     # rows of `passed_over` are identified by the ids of records
-    has_other_ids = any(header.get("needs") in there[name].missing(name) for name, header in definitions.items() if name in there)
+    has_other_ids = any(
+        header.get("needs") in there[name].missing(name)
+        for name, header in definitions.items()
+        if name in there
+    )
     emptied = ["passed_over"] if has_other_ids and "passed_over" in there else []
     added: dict[str, Mapping[str, str]] = {}
     for name, one in there.items():
@@ -135,7 +153,9 @@ def decide(there: Mapping[str, Present], root: str) -> Plan:
             if missing or other or one.by not in (None, tuple(schemas.partition_columns(name))):
                 emptied.append(name)
         elif other and name not in emptied:
-            others = ", ".join(f"{column} {kind} instead of {wanted}" for column, (kind, wanted) in other.items())
+            others = ", ".join(
+                f"{column} {kind} instead of {wanted}" for column, (kind, wanted) in other.items()
+            )
             raise UsageError(
                 f"Table {name} under {root} has {others}. Nothing was changed. Give --tables another folder, or convert the column"
             )
@@ -149,7 +169,9 @@ def decide(there: Mapping[str, Present], root: str) -> Plan:
         or (events is not None and bool(derived.intersection(created)))
         or (FACTS in there and there[FACTS].properties.get(REBUILDING) == "true")
     )
-    is_older = events is not None and (events.version < schemas.TABLES_VERSION or bool(events.missing(EVENTS)))
+    is_older = events is not None and (
+        events.version < schemas.TABLES_VERSION or bool(events.missing(EVENTS))
+    )
     reread = [EVENTS] if rebuilds and is_older else []
     if (
         events is not None
@@ -177,13 +199,19 @@ def settings(properties: Mapping[str, str]) -> str:
 
 
 def without_constraints(properties: Mapping[str, str]) -> dict[str, str]:
-    """Return the properties that SQL may set for a table that is there: Delta adds CHECK constraints to it by statements of their own."""
+    """Return the properties that SQL may set for a table that is there: Delta adds CHECK constraints to it by
+    statements of their own.
+    """
     return {key: value for key, value in properties.items() if not key.startswith(CONSTRAINT)}
 
 
 def constraint_statements(identifier: str, properties: Mapping[str, str]) -> list[str]:
-    """Return the statements that give a table the CHECK constraints among some properties; a constraint of the same name is replaced."""
-    conditions = {key.removeprefix(CONSTRAINT): value for key, value in properties.items() if key.startswith(CONSTRAINT)}
+    """Return the statements that give a table the CHECK constraints among some properties; a constraint of
+    the same name is replaced.
+    """
+    conditions = {
+        key.removeprefix(CONSTRAINT): value for key, value in properties.items() if key.startswith(CONSTRAINT)
+    }
     return [
         f"ALTER TABLE {identifier} {change}"
         for name, condition in conditions.items()

@@ -37,7 +37,10 @@ built_in()
 
 @dataclass(frozen=True)
 class Landing:
-    """The rows of one table that some splits give. numbers: of the blocks, one a row group. ids: a file of IDS. counts: as `events.counted` has them."""
+    """The rows of one table that some splits give.
+
+    numbers: of the blocks, one a row group. ids: a file of IDS. counts: as `events.counted` has them.
+    """
 
     table: str
     file: DataFile
@@ -46,7 +49,9 @@ class Landing:
     counts: Counter[str]
 
 
-def parse(given: Path, folders: Mapping[str, Path], splits: Sequence[Split]) -> tuple[list[Block], list[Landing]]:
+def parse(
+    given: Path, folders: Mapping[str, Path], splits: Sequence[Split]
+) -> tuple[list[Block], list[Landing]]:
     """Parse splits and write their rows, a file a table. The blocks that are returned have none.
 
     given: a file with (rules or None, days). folders: table -> where its rows are written to.
@@ -90,7 +95,10 @@ class _Written:
         self._counts += events.counted(self.table, rows)
         count = len(block.ids)
         self._ids.write(
-            pa.table([pa.repeat(block.number, count), pa.array(range(count), pa.int32()), list(block.ids)], schema=IDS)
+            pa.table(
+                [pa.repeat(block.number, count), pa.array(range(count), pa.int32()), list(block.ids)],
+                schema=IDS,
+            )
         )
 
     def close(self) -> Landing:
@@ -99,8 +107,11 @@ class _Written:
         return Landing(self.table, self._file.close(), tuple(self._numbers), self._ids_path, self._counts)
 
 
-def rewrite(one: Landing, dropped: Mapping[int, Sequence[int]], cut_short: set[str]) -> tuple[DataFile | None, Counter[str]]:
-    """Write a file again without some records. dropped: number of a block -> places of records; cut_short: ids of others.
+def rewrite(
+    one: Landing, dropped: Mapping[int, Sequence[int]], cut_short: set[str]
+) -> tuple[DataFile | None, Counter[str]]:
+    """Write a file again without some records. dropped: number of a block -> places of records; cut_short:
+    ids of others.
 
     Return the file, and how many records of what kind it has; None where no row is left.
     """
@@ -109,7 +120,9 @@ def rewrite(one: Landing, dropped: Mapping[int, Sequence[int]], cut_short: set[s
     counts = Counter[str]()
     try:
         for group, number in enumerate(one.numbers):
-            rows = events.remaining(source.read_row_group(group), table_schema(one.table), dropped.get(number, ()), cut_short)
+            rows = events.remaining(
+                source.read_row_group(group), table_schema(one.table), dropped.get(number, ()), cut_short
+            )
             target.add(rows)
             counts += events.counted(one.table, rows)
         file = target.close()
@@ -130,7 +143,8 @@ def summaries(events_of_clusters: pa.Table) -> dict[str, ClusterEvidence]:
 def fold(given: Path, folder: Path, rows: pa.Table) -> Path | None:
     """Fold whole partitions, and write what that gives to a file of `folding.OUTPUT`. None: it gives nothing.
 
-    given: a file with (facts by cluster, events that are folded at once). rows: columns of `folding.INPUT` that have a value, in order.
+    given: a file with (facts by cluster, events that are folded at once). rows: columns of `folding.INPUT`
+    that have a value, in order.
     """
     facts, at_once = loaded(given)
     file = FileWriter(folder, folding.OUTPUT)
@@ -147,18 +161,25 @@ def fold(given: Path, folder: Path, rows: pa.Table) -> Path | None:
 def fold_groups(given: Path, rows: pa.Table) -> pa.Table:
     """Fold the rows of both sides that have the same values of some columns.
 
-    given: a file with (these columns, the other columns of each side, all columns, the function, the columns of its rows). rows: columns
-    that have a value; those of a side begin with its number, and SIDE says of which a row is.
+    given: a file with (these columns, the other columns of each side, all columns, the function, the columns
+    of its rows). rows: columns that have a value; those of a side begin with its number, and SIDE says of
+    which a row is.
     """
     by, columns, every, function, schema = loaded(given)
     try:
         whole = events.with_schema(rows, every)
         groups: dict[tuple[Any, ...], tuple[list[Any], list[Any]]] = {}
         for number, some in enumerate(columns):
-            mine = whole.filter(pc.equal(whole[SIDE], number)).select([*by, *(f"{number}_{name}" for name in some)])
+            mine = whole.filter(pc.equal(whole[SIDE], number)).select(
+                [*by, *(f"{number}_{name}" for name in some)]
+            )
             for row in rows_of(mine.rename_columns([*by, *some])):
                 groups.setdefault(tuple(row[name] for name in by), ([], []))[number].append(row)
-        found = [{**dict(zip(by, key, strict=True)), **row} for key, both in groups.items() for row in function(key, *both)]
+        found = [
+            {**dict(zip(by, key, strict=True)), **row}
+            for key, both in groups.items()
+            for row in function(key, *both)
+        ]
         return pa.Table.from_pylist(found, schema=schema)
     finally:
         _tidy()

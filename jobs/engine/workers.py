@@ -1,4 +1,6 @@
-"""Parse logs in Spark's workers: they keep the rows, Spark finds duplicates, and a write adds the others to a table."""
+"""Parse logs in Spark's workers: they keep the rows, Spark finds duplicates, and a write adds the others to a
+table.
+"""
 
 from __future__ import annotations
 
@@ -60,11 +62,17 @@ class OnWorkers:
             for split in splits:
                 if split.file.cluster == one.cluster:
                     by_uri[split.file.uri].append(split)
-            frames.append(by_workers(one.pieces, _work(partial(_fetched, by_uri), parser.ruleset, days), _BLOCK_DDL))
+            frames.append(
+                by_workers(one.pieces, _work(partial(_fetched, by_uri), parser.ruleset, days), _BLOCK_DDL)
+            )
         if tasks := [split for split in splits if not split.file.uri]:
-            partitions = min(len(tasks), 1 + sum(split.end - split.begin for split in tasks) // ingest.SMALLEST_SPLIT)
+            partitions = min(
+                len(tasks), 1 + sum(split.end - split.begin for split in tasks) // ingest.SMALLEST_SPLIT
+            )
             numbers = spark.range(0, len(tasks), 1, partitions)
-            frames.append(by_workers(numbers, _work(partial(_numbered, tasks), parser.ruleset, days), _BLOCK_DDL))
+            frames.append(
+                by_workers(numbers, _work(partial(_numbered, tasks), parser.ruleset, days), _BLOCK_DDL)
+            )
         self._packed = reduce(lambda one, other: one.unionByName(other), frames).persist()
         self.blocks = [pickle.loads(row.block) for row in self._packed.select("block").collect()]
 
@@ -73,7 +81,9 @@ class OnWorkers:
 
         The first value is None or a DataFrame: number BIGINT, places ARRAY<INT>.
         """
-        ids = self._packed.filter(F.col("table") == table).select("number", F.posexplode("ids").alias("place", "id"))
+        ids = self._packed.filter(F.col("table") == table).select(
+            "number", F.posexplode("ids").alias("place", "id")
+        )
         # only duplicates are ordered, because they are rare
         repeated = ids.groupBy("id").count().filter("count > 1").select("id").persist()
         nth = F.row_number().over(sql.Window.partitionBy("id").orderBy("number", "place"))
@@ -91,10 +101,14 @@ class OnWorkers:
 
         def find(batches: Batches) -> Iterator[pa.RecordBatch]:
             for batch in batches:
-                found = [pickle.dumps(list(records_at(_unpacked(packed), moments))) for packed in batch.column(0)]
+                found = [
+                    pickle.dumps(list(records_at(_unpacked(packed), moments))) for packed in batch.column(0)
+                ]
                 yield pa.RecordBatch.from_pydict({"found": found}, schema=pa.schema([("found", pa.binary())]))
 
-        rows = by_workers(self._packed.filter("table = 'events'").select("rows"), find, "found BINARY").collect()
+        rows = by_workers(
+            self._packed.filter("table = 'events'").select("rows"), find, "found BINARY"
+        ).collect()
         return [last for row in rows for last in pickle.loads(row.found)]
 
     def rows(self, table: str, dropped: Any, cut_short: set[str]) -> Any:
@@ -104,7 +118,9 @@ class OnWorkers:
         def unpack(batches: Batches) -> Iterator[pa.RecordBatch]:
             for batch in batches:
                 for packed, places in zip(*batch.columns, strict=True):
-                    yield from remaining(_unpacked(packed), schema, places.as_py() or (), cut_short).to_batches()
+                    yield from remaining(
+                        _unpacked(packed), schema, places.as_py() or (), cut_short
+                    ).to_batches()
 
         packed = self._packed.filter(F.col("table") == table)
         if dropped is None:
@@ -124,7 +140,11 @@ class OnWorkers:
                 "drifted": whole & F.col("drifted"),
             }
         seen, rows = sql.Observation(), self.rows(table, dropped, cut_short)
-        store.append(table, rows.observe(seen, *(F.count_if(which).alias(name) for name, which in counts.items())), after)
+        store.append(
+            table,
+            rows.observe(seen, *(F.count_if(which).alias(name) for name, which in counts.items())),
+            after,
+        )
         return Counter(seen.get)
 
     def close(self) -> None:
@@ -137,7 +157,9 @@ def _ids(stored: StoredRecords) -> Any:
     if stored.store.has_none(stored.table):
         return None
     time = F.col(TIMES[stored.table])
-    rows = stored.store.rows_of(stored.table, stored.clusters).filter(time.isNull() | time.between(stored.first, stored.final))
+    rows = stored.store.rows_of(stored.table, stored.clusters).filter(
+        time.isNull() | time.between(stored.first, stored.final)
+    )
     if stored.table == "passed_over":
         return rows.select(F.unhex(F.lpad(F.hex("record"), 16, "0")).alias("id"))
     return rows.filter("item = 0").select(F.unhex("record_id").alias("id"))

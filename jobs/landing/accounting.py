@@ -16,12 +16,19 @@ if TYPE_CHECKING:
     from jobs.landing.ingest import LogFile
 
 # kinds of files that are not read -> the reason, for a file without a reason of its own
-SKIPPED = {"empty": "it is empty", "unrelated": "it has no Kafka log record", "skipped": "it is no file", "unreadable": ""}
+SKIPPED = {
+    "empty": "it is empty",
+    "unrelated": "it has no Kafka log record",
+    "skipped": "it is no file",
+    "unreadable": "",
+}
 # kinds that lines are counted as; they sum up to the number of lines
 COUNTED = ("records", "other_records", "continuation_lines", "lines_without_record")
 SHOWN = 5
 LONGEST_SAMPLE = 80
-_STAMP = re.compile(r"\[?\d{4}-\d\d-\d\d[T ]\d\d:\d\d|\[?\d\d/\w{3}/\d{4}:|\w{3} [ \d]\d \d\d:\d\d:\d\d |\d{12,13}\b")
+_STAMP = re.compile(
+    r"\[?\d{4}-\d\d-\d\d[T ]\d\d:\d\d|\[?\d\d/\w{3}/\d{4}:|\w{3} [ \d]\d \d\d:\d\d:\d\d |\d{12,13}\b"
+)
 _GC = re.compile(r"\[[^\]\n]*\]\[(?:info|debug|trace|warning) ?\]\[gc|.*\[(?:GC|Full GC)")
 _TRY = "`kafka-audit layout FILE` shows how it is read and proposes a ConversionPattern for layouts.toml (--rules DIR)"
 
@@ -95,7 +102,9 @@ def read_as(file: "LogFile") -> str | None:
         return ", ".join(filter(None, [archives.read_as(file.layers), "output of one of Kafka's tools"]))
     if not file.usable:
         return None
-    return ", ".join(filter(None, [archives.read_as(file.layers), file.read_as, file.layout and f"layout {file.layout}"]))
+    return ", ".join(
+        filter(None, [archives.read_as(file.layers), file.read_as, file.layout and f"layout {file.layout}"])
+    )
 
 
 def sentences(inputs: Iterable[Mapping[str, Any]]) -> list[str]:
@@ -121,7 +130,10 @@ def sentences(inputs: Iterable[Mapping[str, Any]]) -> list[str]:
     outputs = f" {counted(kinds['checkpoint'], 'output')} of Kafka's tools." if kinds["checkpoint"] else ""
     if skipped or outputs:
         names = f" of {counted(sum(kinds.values()), 'file')}" if skipped else ""
-        found.append((f"Skipped{names}: {', '.join(skipped)} (table inputs has the reasons)." if skipped else "") + outputs)
+        found.append(
+            (f"Skipped{names}: {', '.join(skipped)} (table inputs has the reasons)." if skipped else "")
+            + outputs
+        )
     return found
 
 
@@ -130,11 +142,15 @@ def without_logs(given: Iterable[str], files: Sequence["LogFile"]) -> list[str]:
     found = []
     for one in given:
         mine = [file for file in files if _is_of(file, one)]
-        if any(file.usable or file.kind == "checkpoint" for file in mine) or any(file.kind == "unreadable" for file in mine):
+        if any(file.usable or file.kind == "checkpoint" for file in mine) or any(
+            file.kind == "unreadable" for file in mine
+        ):
             continue  # unreadable files are reported elsewhere
         number = sum(file.alike for file in mine)
         example = max(mine, key=lambda file: file.kind == "unrelated", default=None)
-        why = (example.why or SKIPPED[example.kind]) if example else "no file with a Kafka log record is in it"
+        why = (
+            (example.why or SKIPPED[example.kind]) if example else "no file with a Kafka log record is in it"
+        )
         if example is not None and number > 1:
             why = f"none of its {number:,} files has a Kafka log record; for example, {visible(example.name)}: {why}"
         found.append(

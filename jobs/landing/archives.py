@@ -1,8 +1,8 @@
 """Open compressed files, archives and encodings, which are recognised by content.
 
-Limits stop a file that expands without end.
-Everything is read as a stream. Nothing is unpacked to disk, except an archive within an archive that must be read from its end: it is copied
-to a temporary file of bounded size. Names of members are only shown; no file is ever written under them.
+Limits stop a file that expands without end. Everything is read as a stream. Nothing is unpacked to disk,
+except an archive within an archive that must be read from its end: it is copied to a temporary file of
+bounded size. Names of members are only shown; no file is ever written under them.
 """
 
 import bz2
@@ -80,8 +80,10 @@ class Limits:
     """Bounds of one packed file.
 
     unpacked   bytes of its text
-    ratio      text to packed bytes where the text repeats itself; DIFFERENT_LINES times as much where it does not
-    temporary  bytes of a temporary file: a copy of standard input, or of an archive in an archive that is read from its end
+    ratio      text to packed bytes where the text repeats itself; DIFFERENT_LINES times as much where it does
+               not
+    temporary  bytes of a temporary file: a copy of standard input, or of an archive in an archive that is
+               read from its end
     """
 
     unpacked: int = 100 * 10**9
@@ -95,7 +97,8 @@ LIMITS = Limits()
 class Meter:
     """Compares the size of a text with its packed size. Raises LimitError.
 
-    A small packed file with a long text of equal bytes or lines is no log. A log may pack well, because its lines differ by their time stamps.
+    A small packed file with a long text of equal bytes or lines is no log. A log may pack well, because its
+    lines differ by their time stamps.
     """
 
     def __init__(self, limits: Limits) -> None:
@@ -125,7 +128,9 @@ class Meter:
         ratio = self.limits.ratio
         is_dense = (self.packed - self._packed_before) * ratio < WINDOW
         repeats = self._lines is not None and len(self._lines) < WINDOW // BYTES_PER_LINE
-        if (is_dense and repeats) or (self.unpacked > 4 * WINDOW and self.packed * ratio * DIFFERENT_LINES < self.unpacked):
+        if (is_dense and repeats) or (
+            self.unpacked > 4 * WINDOW and self.packed * ratio * DIFFERENT_LINES < self.unpacked
+        ):
             self.is_exceeded = True
             raise LimitError(
                 f"it is no log: {self.unpacked >> 20:,} MB of repeated text in {self.packed / 2**20:.1f} MB; if it is one, "
@@ -177,7 +182,14 @@ class _Unpacked(io.RawIOBase):
             text = self._read(min(len(buffer), _PIECE))
         except EOFError:
             raise DamagedError(f"the .{self._codec} is truncated") from None
-        except (OSError, ValueError, zlib.error, lzma.LZMAError, zipfile.BadZipFile, tarfile.TarError) as error:
+        except (
+            OSError,
+            ValueError,
+            zlib.error,
+            lzma.LZMAError,
+            zipfile.BadZipFile,
+            tarfile.TarError,
+        ) as error:
             if isinstance(error, LimitError | DamagedError | UnreadableError):
                 raise
             if "runcated" in str(error) or "unexpected end" in str(error):
@@ -209,7 +221,13 @@ _CODECS: dict[str, Callable[[io.RawIOBase], Any]] = {
 
 
 # types of headers that carry the name of the next one
-_TAR_NAMES = (tarfile.XHDTYPE, tarfile.XGLTYPE, tarfile.GNUTYPE_LONGNAME, tarfile.GNUTYPE_LONGLINK, tarfile.SOLARIS_XHDTYPE)
+_TAR_NAMES = (
+    tarfile.XHDTYPE,
+    tarfile.XGLTYPE,
+    tarfile.GNUTYPE_LONGNAME,
+    tarfile.GNUTYPE_LONGLINK,
+    tarfile.SOLARIS_XHDTYPE,
+)
 _LONGEST_NAME = 1024 * 1024
 
 
@@ -442,7 +460,9 @@ def _unpacking(file: BinaryIO) -> Iterator[Callable[[int], bytes]]:
     def read(size: int) -> bytes:
         data = output.read(size)
         if not data and (code := process.wait()):
-            message = errors.read(1000).decode("utf-8", "replace").strip().rpartition("\n")[2] if code > 0 else ""
+            message = (
+                errors.read(1000).decode("utf-8", "replace").strip().rpartition("\n")[2] if code > 0 else ""
+            )
             raise UnreadableError(message or "reading the .7z takes too much memory or time; unpack it")
         return data
 
@@ -466,7 +486,8 @@ class _Walk:
         self._meters: dict[int, Meter] = {}
 
     def texts(self) -> Iterator[Opened]:
-        """Yield each text, and each layer that cannot be read. Raises OSError where the file cannot be opened.
+        """Yield each text, and each layer that cannot be read. Raises OSError where the file cannot be
+        opened.
 
         A stream is valid until the next one is yielded.
         """
@@ -484,7 +505,9 @@ class _Walk:
             yield Opened(layers, why=_why(error), error=error)
             return
         stream = stream if _rewound(stream) else io.BufferedReader(_Peeked(beginning, stream), _PIECE)
-        if why := next((f"it is {what}; unpack it" for magic, what in _FOREIGN if magic.match(beginning)), ""):
+        if why := next(
+            (f"it is {what}; unpack it" for magic, what in _FOREIGN if magic.match(beginning)), ""
+        ):
             yield Opened(layers, why=why)
         elif len(layers) > MOST_LAYERS:
             yield Opened(layers, why=f"it is packed more than {MOST_LAYERS} times; unpack it")

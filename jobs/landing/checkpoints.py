@@ -1,7 +1,8 @@
 """Read outputs of Kafka's tools about partitions, and compare them with the timelines. Pure.
 
 The tools and what is read of their outputs:
-  kafka-topics --describe       every form, also --under-replicated-partitions, and copied from a terminal or a mail
+  kafka-topics --describe       every form, also --under-replicated-partitions, and copied from a terminal or
+  a mail
   zookeeper-shell               partition states and assignments
   kafka-metadata-shell          partitions
   kafka-reassign-partitions     assignments
@@ -20,9 +21,23 @@ Row = Mapping[str, Any]
 
 # columns of kafka-topics --describe, 0.8 to 4.x and Confluent's, separated by tabs or, on a terminal, blanks
 COLUMNS = (
-    "TopicId", "Topic", "PartitionCount", "Partition", "ReplicationFactor", "Configs", "MarkedForDeletion", "Leader", "Adding Replicas",
-    "Removing Replicas", "Replicas", "Isr", "LastKnownElr", "Elr", "Offline", "Observers",
-)  # fmt: skip
+    "TopicId",
+    "Topic",
+    "PartitionCount",
+    "Partition",
+    "ReplicationFactor",
+    "Configs",
+    "MarkedForDeletion",
+    "Leader",
+    "Adding Replicas",
+    "Removing Replicas",
+    "Replicas",
+    "Isr",
+    "LastKnownElr",
+    "Elr",
+    "Offline",
+    "Observers",
+)
 LABEL = re.compile(rf"(?<![A-Za-z0-9._\-])({'|'.join(COLUMNS)}): ?")
 ID_LIST = re.compile(r"(?:-?\d+(?:, ?-?\d+)*)?")
 # beginnings of a line that a terminal or a mail has wrapped
@@ -31,7 +46,9 @@ WRAPPED = re.compile(rf"\s*(?:{'|'.join(COLUMNS[7:])}):|\s*[\d,]+")
 ORNAMENT = re.compile(r"\x1b\[[0-9;]*[A-Za-z]|^\ufeff|^(?:[>|]\s?)+(?=\s*Topic:)")
 TOPIC = re.compile(r"Topic: ?([a-zA-Z0-9._\-]+)\s+(?:TopicId: ?\S+\s+)?PartitionCount: ?\d+")
 TOPIC_PATH = re.compile(r"/brokers/topics/([a-zA-Z0-9._\-]+)\s*$")
-MOVING = re.compile(r"([a-zA-Z0-9._\-]+)-(\d{1,10}): replicas: (.*?)\.(?: adding: (.*?)\.)?(?: removing: (.*?)\.)?\s*")
+MOVING = re.compile(
+    r"([a-zA-Z0-9._\-]+)-(\d{1,10}): replicas: (.*?)\.(?: adding: (.*?)\.)?(?: removing: (.*?)\.)?\s*"
+)
 # kafka-reassign-partitions --verify: since 2.6, and before
 AT_REST = re.compile(
     r"There is no active reassignment of partition ([a-zA-Z0-9._\-]+)-(\d{1,10}), but replica set is ([\d,]*) rather than .*"
@@ -44,10 +61,16 @@ BY_NAME = re.compile(r"([a-zA-Z0-9._\-]+)-(\d{1,10})|\[([a-zA-Z0-9._\-]+),(\d{1,
 OTHERS = {
     "kafka-broker-api-versions": re.compile(r"^\S+:\d+ \(id: -?\d+ rack: .*\) -> \($", re.MULTILINE),
     "kafka-reassign-partitions --verify": re.compile(r"^Status of partition reassignment:", re.MULTILINE),
-    "kafka-reassign-partitions --list": re.compile(r"^(?:No partition reassignments found|Current partition reassignments:)", re.MULTILINE),
-    "kafka-dump-log, of no metadata log": re.compile(r"^Dumping (?!.*__cluster_metadata-0/)\S+\.(?:log|checkpoint|index|timeindex)$", re.MULTILINE),
-    "zookeeper-shell": re.compile(r"^(?:\[zk: .*\] |Connecting to \S+:\d+$|WatchedEvent state:SyncConnected)", re.MULTILINE),
-}  # fmt: skip
+    "kafka-reassign-partitions --list": re.compile(
+        r"^(?:No partition reassignments found|Current partition reassignments:)", re.MULTILINE
+    ),
+    "kafka-dump-log, of no metadata log": re.compile(
+        r"^Dumping (?!.*__cluster_metadata-0/)\S+\.(?:log|checkpoint|index|timeindex)$", re.MULTILINE
+    ),
+    "zookeeper-shell": re.compile(
+        r"^(?:\[zk: .*\] |Connecting to \S+:\d+$|WatchedEvent state:SyncConnected)", re.MULTILINE
+    ),
+}
 STATE_PATH = re.compile(r"/brokers/topics/([a-zA-Z0-9._\-]+)/partitions/(\d{1,10})/state")
 SHELL_PATH = re.compile(r"/topics/(?:byName/)?([a-zA-Z0-9._\-]+)/(\d{1,10})(?:/data)?\b")
 REGISTRATION = re.compile(r"PartitionRegistration\((.*)")
@@ -57,12 +80,15 @@ NAMED_TIME = re.compile(r"\d{4}-?\d\d-?\d\dT\d\d[:\-]?\d\d[:\-]?\d\dZ")
 ZOOKEEPER_TIME = re.compile(r"^mtime = \w{3} (\w{3} \d+ \d\d:\d\d:\d\d) (?:UTC|GMT) (\d{4})$", re.MULTILINE)
 TOPIC_NAME = re.compile(r"[a-zA-Z0-9._\-]+")
 CURRENT = "Current partition replica assignment"
-# kafka-metadata-quorum describe --status and --replication, 3.3 to 4.x; --replication names directories from 3.9 on
+# kafka-metadata-quorum describe --status and --replication, 3.3 to 4.x; --replication names directories from
+# 3.9 on
 STATUS = re.compile(
     r"(ClusterId|LeaderId|LeaderEpoch|HighWatermark|MaxFollowerLag|MaxFollowerLagTimeMs|CurrentVoters|CurrentObservers):\s*(.*)"
 )
 REPLICATION = re.compile(r"NodeId\s+(?:DirectoryId\s+)?LogEndOffset\s+Lag\s")
-REPLICATED = re.compile(r"(\d{1,10})\s+(?:[A-Za-z0-9_\-]{22}\s+)?\d{1,19}\s+(-?\d{1,19})\s.*\b(Leader|Follower|Observer)\s*")
+REPLICATED = re.compile(
+    r"(\d{1,10})\s+(?:[A-Za-z0-9_\-]{22}\s+)?\d{1,19}\s+(-?\d{1,19})\s.*\b(Leader|Follower|Observer)\s*"
+)
 METADATA_TOPIC = "__cluster_metadata"
 NO_ID = 2**31  # beyond Kafka's 32 bits
 NO_OFFSET = 2**63
@@ -78,8 +104,9 @@ class Checkpoint:
     """One partition at one moment, as a tool prints it; null: not printed.
 
     source: describe, zookeeper, metadata_shell, reassign or quorum.
-    adding, removing: null where the form has no such columns (up to 2.7, which shows no running reassignment).
-    The replicas of a quorum are its voters. observers: other readers of its log. lag: records that the slowest voter is behind.
+    adding, removing: null where the form has no such columns (up to 2.7, which shows no running
+    reassignment). The replicas of a quorum are its voters. observers: other readers of its log. lag: records
+    that the slowest voter is behind.
     """
 
     source: str
@@ -134,7 +161,12 @@ def read(text: str) -> Output:
     partitions = [one for one in found if isinstance(one, Checkpoint) and _is_sound(one)]
     numbers = {one for one in found if isinstance(one, Unread)}
     numbers |= {one.line for one in found if isinstance(one, Checkpoint) and not _is_sound(one)}
-    if not partitions and not numbers and not any(TOPIC.match(line.lstrip()) for line in lines) and tool_of(text) is None:
+    if (
+        not partitions
+        and not numbers
+        and not any(TOPIC.match(line.lstrip()) for line in lines)
+        and tool_of(text) is None
+    ):
         raise CheckpointError(
             "is no output of kafka-topics --describe, of zookeeper-shell get /brokers/topics/../state, of kafka-metadata-shell, "
             "of kafka-reassign-partitions --generate, --execute or --list, or of kafka-metadata-quorum describe"
@@ -166,7 +198,16 @@ def is_like_output(text: str) -> bool:
 
 
 def _looked_into(text: str) -> Output | None:
-    hints = ("Partition:", "/brokers/topics/", "/topics/", CURRENT, "LeaderId:", "LogEndOffset", "adding: ", "replica")
+    hints = (
+        "Partition:",
+        "/brokers/topics/",
+        "/topics/",
+        CURRENT,
+        "LeaderId:",
+        "LogEndOffset",
+        "adding: ",
+        "replica",
+    )
     try:
         return read(text) if any(hint in text for hint in hints) else None
     except CheckpointError:
@@ -185,7 +226,10 @@ def _is_sound(one: Checkpoint) -> bool:
     return (
         offsets
         and type(one.partition) is int
-        and all(number is None or (type(number) is int and -1 <= number < NO_ID) for number in (one.partition, *numbers))
+        and all(
+            number is None or (type(number) is int and -1 <= number < NO_ID)
+            for number in (one.partition, *numbers)
+        )
     )
 
 
@@ -200,7 +244,11 @@ def _described(lines: Sequence[str]) -> Iterator[Checkpoint | Unread]:
     """
     for number, values in _described_rows(lines):
         topic, partition = values["Topic"], values["Partition"]
-        lists = {name: values[name] for name in ("Replicas", "Isr", "Adding Replicas", "Removing Replicas") if name in values}
+        lists = {
+            name: values[name]
+            for name in ("Replicas", "Isr", "Adding Replicas", "Removing Replicas")
+            if name in values
+        }
         leader = values.get("Leader")
         is_readable = (
             TOPIC_NAME.fullmatch(topic)
@@ -214,10 +262,16 @@ def _described(lines: Sequence[str]) -> Iterator[Checkpoint | Unread]:
             continue
         ids = {name: _ids(text) for name, text in lists.items()}
         yield Checkpoint(
-            "describe", topic, int(partition), number,
+            "describe",
+            topic,
+            int(partition),
+            number,
             leader=None if leader is None else NO_LEADER[leader] if leader in NO_LEADER else int(leader),
-            isr=ids.get("Isr"), replicas=ids.get("Replicas"), adding=ids.get("Adding Replicas"), removing=ids.get("Removing Replicas"),
-        )  # fmt: skip
+            isr=ids.get("Isr"),
+            replicas=ids.get("Replicas"),
+            adding=ids.get("Adding Replicas"),
+            removing=ids.get("Removing Replicas"),
+        )
 
 
 NO_LEADER: dict[str, int | None] = {"none": -1, "N/A": -1, "": None}
@@ -233,15 +287,26 @@ def _described_rows(lines: Sequence[str]) -> Iterator[tuple[int, dict[str, str]]
             continue
         whole = line
         for later in lines[number : number + 3]:
-            is_cut = whole.rstrip().endswith((":", ",")) or later.lstrip().startswith(",") or LABEL.match(later.lstrip())
+            is_cut = (
+                whole.rstrip().endswith((":", ","))
+                or later.lstrip().startswith(",")
+                or LABEL.match(later.lstrip())
+            )
             if "Topic:" in later or not WRAPPED.match(later) or not is_cut:
                 break
-            whole += later.strip() if whole.endswith(",") or later.lstrip().startswith(",") else f" {later.strip()}"
+            whole += (
+                later.strip()
+                if whole.endswith(",") or later.lstrip().startswith(",")
+                else f" {later.strip()}"
+            )
         labels = list(LABEL.finditer(whole))
         begins = [n for n, label in enumerate(labels) if label[1] == "Topic"]
         for begin, end in zip(begins, [*begins[1:], len(labels)], strict=True):
             ends = [label.start() for label in labels[begin + 1 :]] + [len(whole)]
-            values = {label[1]: whole[label.end() : stop].strip() for label, stop in zip(labels[begin:end], ends, strict=False)}
+            values = {
+                label[1]: whole[label.end() : stop].strip()
+                for label, stop in zip(labels[begin:end], ends, strict=False)
+            }
             if "Partition" in values:
                 yield number, values
 
@@ -253,12 +318,20 @@ def _of_zookeeper(lines: Sequence[str]) -> Iterator[Checkpoint | Unread]:
             continue
         following = _up_to_next_path(lines, number)
         state = next((state for _, later in following if (state := _json(later)) and "isr" in state), None)
-        versions = [found[1] for _, later in following if (found := re.match(r"dataVersion = (\d{1,10})\b", later))]
+        versions = [
+            found[1] for _, later in following if (found := re.match(r"dataVersion = (\d{1,10})\b", later))
+        ]
         if state and isinstance(state["isr"], list) and isinstance(state.get("leader"), int):
             yield Checkpoint(
-                "zookeeper", path[1], int(path[2]), number, leader=state["leader"], isr=tuple(state["isr"]),
-                leader_epoch=state.get("leader_epoch"), partition_epoch=int(versions[0]) if versions else None,
-            )  # fmt: skip
+                "zookeeper",
+                path[1],
+                int(path[2]),
+                number,
+                leader=state["leader"],
+                isr=tuple(state["isr"]),
+                leader_epoch=state.get("leader_epoch"),
+                partition_epoch=int(versions[0]) if versions else None,
+            )
         elif ends_with_path(line, path) and not any(MISSING_NODE in later for _, later in following):
             yield number
 
@@ -291,12 +364,24 @@ def _of_topic_node(lines: Sequence[str]) -> Iterator[Checkpoint | Unread]:
         if not (path := TOPIC_PATH.search(line)) or MISSING_NODE in line:
             continue
         following = _up_to_next_path(lines, number)
-        nodes = [node for _, later in following if (node := _json(later)) and isinstance(node.get("partitions"), dict)]
+        nodes = [
+            node
+            for _, later in following
+            if (node := _json(later)) and isinstance(node.get("partitions"), dict)
+        ]
         for partition, replicas in nodes[0]["partitions"].items() if nodes else ():
-            adding, removing = (_moving(nodes[0].get(name), partition) for name in ("adding_replicas", "removing_replicas"))
+            adding, removing = (
+                _moving(nodes[0].get(name), partition) for name in ("adding_replicas", "removing_replicas")
+            )
             number_of = int(partition) if re.fullmatch(r"\d{1,10}", partition) else NO_ID
             yield Checkpoint(
-                "zookeeper", path[1], number_of, number, replicas=_listed(replicas), adding=adding, removing=removing
+                "zookeeper",
+                path[1],
+                number_of,
+                number,
+                replicas=_listed(replicas),
+                adding=adding,
+                removing=removing,
             )
 
 
@@ -329,15 +414,28 @@ def _of_metadata_shell(lines: Sequence[str]) -> Iterator[Checkpoint]:
             lists = {name: _ids(ids) for name, ids in NAMED_LIST.findall(registration[1])}
             numbers = {name: int(value) for name, value in NAMED_NUMBER.findall(registration[1])}
         elif record and "replicas" in record and "partitionEpoch" in record:
-            lists = {name: _listed(record.get(name)) for name in ("replicas", "isr", "addingReplicas", "removingReplicas")}
-            numbers = {name: record[name] for name in ("leader", "leaderEpoch", "partitionEpoch") if name in record}
+            lists = {
+                name: _listed(record.get(name))
+                for name in ("replicas", "isr", "addingReplicas", "removingReplicas")
+            }
+            numbers = {
+                name: record[name] for name in ("leader", "leaderEpoch", "partitionEpoch") if name in record
+            }
         else:
             continue
         yield Checkpoint(
-            "metadata_shell", path[1], int(path[2]), number, leader=numbers.get("leader"), isr=lists.get("isr"), replicas=lists.get("replicas"),
-            adding=lists.get("addingReplicas", ()), removing=lists.get("removingReplicas", ()), leader_epoch=numbers.get("leaderEpoch"),
+            "metadata_shell",
+            path[1],
+            int(path[2]),
+            number,
+            leader=numbers.get("leader"),
+            isr=lists.get("isr"),
+            replicas=lists.get("replicas"),
+            adding=lists.get("addingReplicas", ()),
+            removing=lists.get("removingReplicas", ()),
+            leader_epoch=numbers.get("leaderEpoch"),
             partition_epoch=numbers.get("partitionEpoch"),
-        )  # fmt: skip
+        )
         path = None
 
 
@@ -346,13 +444,21 @@ def _of_reassign(lines: Sequence[str]) -> Iterator[Checkpoint | Unread]:
     for number, line in enumerate(lines, 1):
         if line.strip() != CURRENT:
             continue
-        current = next((assignment for later in lines[number : number + 3] if (assignment := _json(later))), {})
+        current = next(
+            (assignment for later in lines[number : number + 3] if (assignment := _json(later))), {}
+        )
         if not _listed(current.get("partitions")):
             yield number
         for row in _listed(current.get("partitions")):
-            if isinstance(row, dict) and isinstance(row.get("topic"), str) and TOPIC_NAME.fullmatch(row["topic"]):
+            if (
+                isinstance(row, dict)
+                and isinstance(row.get("topic"), str)
+                and TOPIC_NAME.fullmatch(row["topic"])
+            ):
                 partition: Any = row.get("partition")
-                yield Checkpoint("reassign", row["topic"], partition, number, replicas=_listed(row.get("replicas")))
+                yield Checkpoint(
+                    "reassign", row["topic"], partition, number, replicas=_listed(row.get("replicas"))
+                )
 
 
 def _of_running(lines: Sequence[str]) -> Iterator[Checkpoint | Unread]:
@@ -366,13 +472,25 @@ def _of_running(lines: Sequence[str]) -> Iterator[Checkpoint | Unread]:
             lists = [part or "" for part in row.groups()[2:]]
             if all(ID_LIST.fullmatch(one) for one in lists):
                 replicas, adding, removing = map(_ids, lists)
-                yield Checkpoint("reassign", row[1], int(row[2]), number, replicas=replicas, adding=adding, removing=removing)
+                yield Checkpoint(
+                    "reassign",
+                    row[1],
+                    int(row[2]),
+                    number,
+                    replicas=replicas,
+                    adding=adding,
+                    removing=removing,
+                )
             else:
                 yield number
         elif row := AT_REST.fullmatch(text):
-            yield Checkpoint("reassign", row[1], int(row[2]), number, replicas=_ids(row[3]), adding=(), removing=())
+            yield Checkpoint(
+                "reassign", row[1], int(row[2]), number, replicas=_ids(row[3]), adding=(), removing=()
+            )
         elif (row := NOT_THERE.fullmatch(text)) and (name := BY_NAME.fullmatch(row[2])):
-            yield Checkpoint("reassign", name[1] or name[3], int(name[2] or name[4]), number, replicas=_ids(row[1]))
+            yield Checkpoint(
+                "reassign", name[1] or name[3], int(name[2] or name[4]), number, replicas=_ids(row[1])
+            )
         elif ": replicas: " in text and "adding: " in text:
             yield number
 
@@ -388,13 +506,25 @@ def _of_quorum(lines: Sequence[str]) -> Iterator[Checkpoint | Unread]:
             continue
         if begin is not None and {"LeaderId", "LeaderEpoch"} <= values.keys():
             leader, epoch, mark, lag = (
-                _number(values.get(name)) for name in ("LeaderId", "LeaderEpoch", "HighWatermark", "MaxFollowerLag")
+                _number(values.get(name))
+                for name in ("LeaderId", "LeaderEpoch", "HighWatermark", "MaxFollowerLag")
             )
-            voters, observers = (_quorum_ids(values.get(name)) for name in ("CurrentVoters", "CurrentObservers"))
+            voters, observers = (
+                _quorum_ids(values.get(name)) for name in ("CurrentVoters", "CurrentObservers")
+            )
             yield Checkpoint(
-                "quorum", METADATA_TOPIC, 0, begin, leader=leader, leader_epoch=epoch, replicas=voters, high_watermark=mark,
-                observers=observers, lag=lag, cluster_id=values.get("ClusterId"),
-            )  # fmt: skip
+                "quorum",
+                METADATA_TOPIC,
+                0,
+                begin,
+                leader=leader,
+                leader_epoch=epoch,
+                replicas=voters,
+                high_watermark=mark,
+                observers=observers,
+                lag=lag,
+                cluster_id=values.get("ClusterId"),
+            )
         elif begin is not None and len(values) > 1:
             yield begin
         begin, values = None, {}
@@ -415,7 +545,16 @@ def _of_replication(lines: Sequence[str]) -> Iterator[Checkpoint | Unread]:
             voters = tuple(node for node, _, status in rows if status != "Observer")
             observers = tuple(node for node, _, status in rows if status == "Observer")
             behind = max(lag for _, lag, status in rows if status != "Observer")
-            yield Checkpoint("quorum", METADATA_TOPIC, 0, begin, leader=leader, replicas=voters, observers=observers, lag=behind)
+            yield Checkpoint(
+                "quorum",
+                METADATA_TOPIC,
+                0,
+                begin,
+                leader=leader,
+                replicas=voters,
+                observers=observers,
+                lag=behind,
+            )
         else:
             yield begin
 
@@ -425,18 +564,25 @@ def _number(text: str | None) -> int | None:
 
 
 def _quorum_ids(text: str | None) -> tuple[int, ...] | None:
-    return None if text is None else _ids(" ".join(re.findall(r'"id": ?(-?\d+)', text)) if "{" in text else text)
+    return (
+        None if text is None else _ids(" ".join(re.findall(r'"id": ?(-?\d+)', text)) if "{" in text else text)
+    )
 
 
-# -- compared with the timelines -------------------------------------------------------------------------------
+# -- compared with the timelines -----------------------------------------------------------------------------
 
 # a tool asks a broker, which may lag behind the controller; a log line follows its write
 NEAR = timedelta(seconds=5)
 # column of partition_timeline -> field of a checkpoint; all lists except the replicas are compared as sets
 COMPARED = {
-    "leader": "leader", "isr": "isr", "replicas": "replicas", "adding_replicas": "adding", "removing_replicas": "removing",
-    "leader_epoch": "leader_epoch", "partition_epoch": "partition_epoch",
-}  # fmt: skip
+    "leader": "leader",
+    "isr": "isr",
+    "replicas": "replicas",
+    "adding_replicas": "adding",
+    "removing_replicas": "removing",
+    "leader_epoch": "leader_epoch",
+    "partition_epoch": "partition_epoch",
+}
 
 
 @dataclass(frozen=True)
@@ -475,7 +621,11 @@ def compare(checkpoints: Iterable[Checkpoint], rows: Iterable[Row], at: datetime
     by_partition: dict[tuple[str, int], list[Row]] = {}
     for row in rows:
         begins = row["valid_from"] is None or row["valid_from"] <= at + NEAR
-        if begins and (row["valid_to"] is None or row["valid_to"] >= at - NEAR) and row["state"] != "NonExistentPartition":
+        if (
+            begins
+            and (row["valid_to"] is None or row["valid_to"] >= at - NEAR)
+            and row["state"] != "NonExistentPartition"
+        ):
             by_partition.setdefault((row["topic"], row["partition"]), []).append(row)
     found = []
     for checkpoint in checkpoints:
@@ -497,7 +647,9 @@ class Term:
     record_id: str
 
 
-def compare_quorum(checkpoint: Checkpoint, terms: Iterable[Term], at: datetime) -> tuple[tuple[str, ...], Term] | None:
+def compare_quorum(
+    checkpoint: Checkpoint, terms: Iterable[Term], at: datetime
+) -> tuple[tuple[str, ...], Term] | None:
     """Return the columns that the logs contradict, and the contradicting term.
 
     Its epoch has another leader, or has ended.
@@ -506,7 +658,11 @@ def compare_quorum(checkpoint: Checkpoint, terms: Iterable[Term], at: datetime) 
     if checkpoint.leader_epoch is None:
         return None
     for term in terms:
-        if term.epoch == checkpoint.leader_epoch and term.node is not None and checkpoint.leader not in (term.node, None, -1):
+        if (
+            term.epoch == checkpoint.leader_epoch
+            and term.node is not None
+            and checkpoint.leader not in (term.node, None, -1)
+        ):
             return ("leader",), term
         if term.epoch > checkpoint.leader_epoch and term.begun is not None and term.begun < at - NEAR:
             return ("leader_epoch",), term
@@ -516,7 +672,8 @@ def compare_quorum(checkpoint: Checkpoint, terms: Iterable[Term], at: datetime) 
 def moment_of(text: str, name: str) -> datetime | None:
     """Return the moment of an output; None where it is not known.
 
-    The file's name gives it (describe-20260301T040000Z.txt), or zookeeper-shell's `mtime = Fri Nov 20 10:24:05 UTC 2026`, its last change.
+    The file's name gives it (describe-20260301T040000Z.txt), or zookeeper-shell's `mtime = Fri Nov 20
+    10:24:05 UTC 2026`, its last change.
     """
     if found := NAMED_TIME.search(name):
         form, text_of_time = "%Y%m%d%H%M%S", re.sub(r"\D", "", found[0])

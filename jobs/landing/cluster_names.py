@@ -20,7 +20,8 @@ _OF_A_MACHINE = re.compile(r"kafka|data|var|opt|mnt|srv|tmp|home|root|usr|privat
 def of_logs(given: str) -> str:
     """Return the innermost folder of a path, glob or URI that is not of a node, of logs or of a day.
 
-    `/data/payments/broker-*/`, `/data/payments/logs` and `/data/payments/broker-1/server.log` are `payments`; `/var/log/kafka` is `kafka`.
+    `/data/payments/broker-*/`, `/data/payments/logs` and `/data/payments/broker-1/server.log` are `payments`;
+    `/var/log/kafka` is `kafka`.
     """
     if given == STANDARD_INPUT:
         return UNNAMED

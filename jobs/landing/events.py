@@ -17,7 +17,18 @@ from jobs.errors import ConservationError
 from jobs.landing import ingest
 from jobs.landing.ingest import LogFile, Split
 from parsers.envelopes import reader_of
-from parsers.events import EVENTS, PASSED_OVER, TIMESTAMP, Batch, Identity, Parser, Source, first_bytes, moment, zone
+from parsers.events import (
+    EVENTS,
+    PASSED_OVER,
+    TIMESTAMP,
+    Batch,
+    Identity,
+    Parser,
+    Source,
+    first_bytes,
+    moment,
+    zone,
+)
 from parsers.records import Record
 from parsers.rules import RuleSet, built_in
 
@@ -100,7 +111,8 @@ class Block:
     rows        None where another process has them
     ids         of the records, in the order of the rows
     place       (number of the file, first byte) of the split
-    counts      records, in_scope, out_of_scope, other_days, unfinished, lines, begun: of both tables, in a block of events
+    counts      records, in_scope, out_of_scope, other_days, unfinished, lines, begun: of both tables, in a
+                block of events
     filled      columns with a value
     first, final  moments of records; None where no record has one
     last        the last record of the file
@@ -126,22 +138,34 @@ def parse(split: Split, parser: Parser, days: tuple[date, date] | None = None) -
     reader = reader_of(parser, file.envelope, file.kind == "bare", split.line_no)
     pieces = Counter[str]()
 
-    def read(records: Iterable[Record], last_line: int | None = None, ends: bool = False, unfinished: int = 0) -> Iterator[Block]:
+    def read(
+        records: Iterable[Record], last_line: int | None = None, ends: bool = False, unfinished: int = 0
+    ) -> Iterator[Block]:
         batch = parser.read(records, source, identity, _in_days(days))
         number = (split.number << 40) + 2 * (split.line_no + reader.lines) + ends
         ids, others = batch.record_ids(), [record_id[:8] for _, _, record_id in batch.out_of_scope]
-        counts = Counter(records=batch.records, in_scope=len(ids), out_of_scope=len(others), other_days=batch.other_days)
+        counts = Counter(
+            records=batch.records, in_scope=len(ids), out_of_scope=len(others), other_days=batch.other_days
+        )
         counts["foreign"] = sum(not is_kafkas(record) for record, _, _ in batch.out_of_scope)
         counts["cut"] = batch.cut
         if ends:
             joined = pieces["lines"] - pieces["whole"]
             counts.update(
-                unfinished=unfinished, begun=reader.begun, lines=reader.lines, continued=reader.continued + joined, joined=joined
+                unfinished=unfinished,
+                begun=reader.begun,
+                lines=reader.lines,
+                continued=reader.continued + joined,
+                joined=joined,
             )
         place = (split.number, split.begin)
-        yield _block("events", number, parser.table(batch, source, last_line), ids, place=place, counts=counts)
+        yield _block(
+            "events", number, parser.table(batch, source, last_line), ids, place=place, counts=counts
+        )
         if others:
-            yield _block("passed_over", number, passed_over(batch, source), others, place=place, counts=Counter())
+            yield _block(
+                "passed_over", number, passed_over(batch, source), others, place=place, counts=Counter()
+            )
 
     for lines in ingest.lines_of(split, parser, pieces):
         yield from read(list(reader.feed(lines)))
@@ -188,7 +212,10 @@ def passed_over(batch: Batch, source: Source) -> pa.Table:
         hour = at and at.replace(minute=0, second=0, microsecond=0)
         rows.append((source.cluster, node, hour, record.logger, record.layout, first_bytes(record_id)))
     columns = zip(*rows, strict=True) if rows else [()] * len(PASSED_OVER)
-    return pa.table([pa.array(column, kind) for column, kind in zip(columns, PASSED_OVER.types, strict=True)], schema=PASSED_OVER)
+    return pa.table(
+        [pa.array(column, kind) for column, kind in zip(columns, PASSED_OVER.types, strict=True)],
+        schema=PASSED_OVER,
+    )
 
 
 # -- duplicates --------------------------------------------------------------------------------------------
@@ -197,7 +224,9 @@ def passed_over(batch: Batch, source: Source) -> pa.Table:
 class InProcess:
     """Splits parsed by the process of the run. blocks: with their rows."""
 
-    def __init__(self, splits: Sequence[Split], parser: Parser, days: tuple[date, date] | None = None) -> None:
+    def __init__(
+        self, splits: Sequence[Split], parser: Parser, days: tuple[date, date] | None = None
+    ) -> None:
         self.splits = splits
         progress.expect(sum(split.end - split.begin for split in splits))
         found: list[Block] = []
@@ -206,7 +235,9 @@ class InProcess:
             progress.advance(split.end - split.begin)
         self.blocks = sorted(found, key=lambda block: block.number)
 
-    def duplicates(self, table: str, stored: "StoredRecords | None" = None) -> tuple[Mapping[int, Sequence[int]], int]:
+    def duplicates(
+        self, table: str, stored: "StoredRecords | None" = None
+    ) -> tuple[Mapping[int, Sequence[int]], int]:
         """Return (number of a block -> places of its duplicates, in this run or stored.
 
         The number of duplicates).
@@ -223,12 +254,21 @@ class InProcess:
 
     def records_at(self, moments: set[datetime]) -> list[Last]:
         """Return the records that have one of these time stamps."""
-        return [last for block in self.blocks if block.table == "events" for last in records_at(block.rows, moments)]
+        return [
+            last
+            for block in self.blocks
+            if block.table == "events"
+            for last in records_at(block.rows, moments)
+        ]
 
     def rows(self, table: str, dropped: Mapping[int, Sequence[int]], cut_short: set[str]) -> pa.Table:
         """Return the rows that are no duplicates."""
         schema = filled_columns(table, self.blocks)
-        some = [remaining(one.rows, schema, dropped.get(one.number, ()), cut_short) for one in self.blocks if one.table == table]
+        some = [
+            remaining(one.rows, schema, dropped.get(one.number, ()), cut_short)
+            for one in self.blocks
+            if one.table == table
+        ]
         return pa.concat_tables([schema.empty_table(), *some])
 
     def append(
@@ -282,7 +322,10 @@ def filled_columns(table: str, blocks: Iterable[Block]) -> pa.Schema:
 def with_schema(rows: pa.Table, schema: pa.Schema) -> pa.Table:
     """Return the rows with the columns of a schema."""
     present = set(rows.column_names)
-    arrays = [rows[column.name] if column.name in present else pa.nulls(rows.num_rows, column.type) for column in schema]
+    arrays = [
+        rows[column.name] if column.name in present else pa.nulls(rows.num_rows, column.type)
+        for column in schema
+    ]
     return pa.table(arrays, schema=schema)
 
 
@@ -318,8 +361,16 @@ class StoredRecords:
     @classmethod
     def of(cls, store: Any, clusters: Sequence[str], table: str, blocks: Iterable[Block]) -> "StoredRecords":
         """Return the stored records in the time of some blocks, and those without a time."""
-        spans = [(block.first, block.final) for block in blocks if block.table == table and block.first and block.final]
-        first, final = (min(one for one, _ in spans) - ZONES, max(one for _, one in spans) + ZONES) if spans else (None, None)
+        spans = [
+            (block.first, block.final)
+            for block in blocks
+            if block.table == table and block.first and block.final
+        ]
+        first, final = (
+            (min(one for one, _ in spans) - ZONES, max(one for _, one in spans) + ZONES)
+            if spans
+            else (None, None)
+        )
         return cls(store, clusters, table, first, final)
 
     def among(self, ids: Sequence[bytes]) -> set[bytes]:
@@ -327,7 +378,9 @@ class StoredRecords:
         if not ids or self.store.has_none(self.table):
             return set()
         column = "record" if self.table == "passed_over" else "record_id"
-        by_value = {int.from_bytes(one, "big", signed=True) if column == "record" else one.hex(): one for one in ids}
+        by_value = {
+            int.from_bytes(one, "big", signed=True) if column == "record" else one.hex(): one for one in ids
+        }
         span = (TIMES[self.table], self.first, self.final)
         rows = self.store.rows_with(self.table, self.clusters, column, by_value, [column], span=span)
         return {by_value[value] for value in rows[column].to_pylist()}
@@ -341,7 +394,10 @@ def firsts(events: pa.Table) -> list[Last]:
     if not events.num_rows:
         return []
     firsts = events.filter(pc.equal(events["item"], 0))
-    return [Last(**row) for row in with_schema(firsts, pa.schema([EVENTS.field(name) for name in Last._fields])).to_pylist()]
+    return [
+        Last(**row)
+        for row in with_schema(firsts, pa.schema([EVENTS.field(name) for name in Last._fields])).to_pylist()
+    ]
 
 
 def records_at(events: pa.Table, moments: set[datetime]) -> list[Last]:
@@ -370,12 +426,16 @@ def _incomplete(store: Any, clusters: Sequence[str], parsed: "Parsed") -> tuple[
     def stored(condition: Any) -> list[Last]:
         if store.has_none("events"):
             return []
-        return firsts(to_table(store.read("events", clusters, condition & is_known("ts"), [*Last._fields, "item"])))
+        return firsts(
+            to_table(store.read("events", clusters, condition & is_known("ts"), [*Last._fields, "item"]))
+        )
 
     ends = [block.last for block in parsed.blocks if block.last and block.last.ts]
     early = stored(is_true("ends_file"))
     fresh = parsed.records_at({last.ts for last in [*ends, *early] if last.ts})
-    return cut_short(ends, [*fresh, *stored(at_one_of("ts", [last.ts for last in ends if last.ts]))]), cut_short(early, fresh)
+    return cut_short(
+        ends, [*fresh, *stored(at_one_of("ts", [last.ts for last in ends if last.ts]))]
+    ), cut_short(early, fresh)
 
 
 # -- landing -----------------------------------------------------------------------------------------------
@@ -393,7 +453,9 @@ def _clusters(files: Sequence[LogFile]) -> list[str]:
 class Ahead:
     """Small logs that are parsed while Spark starts and the tables are opened."""
 
-    def __init__(self, files: Sequence[LogFile], ruleset: RuleSet | None = None, days: tuple[date, date] | None = None) -> None:
+    def __init__(
+        self, files: Sequence[LogFile], ruleset: RuleSet | None = None, days: tuple[date, date] | None = None
+    ) -> None:
         pool = ThreadPoolExecutor(1)
         self._parsing = pool.submit(parsed_in_process, files, ruleset, days)
         pool.shutdown(wait=False)
@@ -403,10 +465,14 @@ class Ahead:
         return self._parsing.result()
 
 
-def parsed_in_process(files: Sequence[LogFile], ruleset: RuleSet | None, days: tuple[date, date] | None = None) -> InProcess:
+def parsed_in_process(
+    files: Sequence[LogFile], ruleset: RuleSet | None, days: tuple[date, date] | None = None
+) -> InProcess:
     """Parse logs in the process of the run."""
     parser = Parser(ruleset)
-    return InProcess(ingest.splits([file for file in files if file.usable], parser, ingest.LARGEST_SPLIT), parser, days)
+    return InProcess(
+        ingest.splits([file for file in files if file.usable], parser, ingest.LARGEST_SPLIT), parser, days
+    )
 
 
 def land(
@@ -420,7 +486,8 @@ def land(
 ) -> IngestSummary:
     """Append new records to `events` and `passed_over`; a second call adds nothing.
 
-    days: first and last day of the records, in the zone of the log; None: all.  remote: the `remote.Remote` of files at URIs.
+    days: first and last day of the records, in the zone of the log; None: all. remote: the `remote.Remote` of
+    files at URIs.
     ahead: the same files, if they are being parsed.  Raises ConservationError where a record is lost.
     """
     from jobs.engine.rows import run_concurrently
@@ -459,9 +526,13 @@ def conserved(splits: Sequence[Split], blocks: Iterable[Block]) -> Counter[str]:
         lines[one.place] += one.counts["lines"]
     for split, after in pairwise(splits):
         if split.number == after.number:
-            conserve(f"lines of {split.file.name}", after.line_no - split.line_no, lines[split.number, split.begin])
+            conserve(
+                f"lines of {split.file.name}", after.line_no - split.line_no, lines[split.number, split.begin]
+            )
     conserve("records begun", totals["begun"], totals["records"] + totals["unfinished"])
-    conserve("records read", totals["records"], totals["in_scope"] + totals["out_of_scope"] + totals["other_days"])
+    conserve(
+        "records read", totals["records"], totals["in_scope"] + totals["out_of_scope"] + totals["other_days"]
+    )
     return totals
 
 
@@ -477,10 +548,14 @@ def by_file(blocks: Iterable[Block]) -> dict[int, Counter[str]]:
 def conserve(what: str, expected: int, found: int) -> None:
     """Raise ConservationError unless the numbers are the same: no record may be lost or counted twice."""
     if found != expected:
-        raise ConservationError(f"{expected:,} {what}, but {found:,} of them accounted for; please report this with the log")
+        raise ConservationError(
+            f"{expected:,} {what}, but {found:,} of them accounted for; please report this with the log"
+        )
 
 
-def _land(store: Any, clusters: Sequence[str], parsed: "Parsed", table: str, read: int) -> tuple[Counter[str], int]:
+def _land(
+    store: Any, clusters: Sequence[str], parsed: "Parsed", table: str, read: int
+) -> tuple[Counter[str], int]:
     """Return (counts of appended records, number of earlier records that they complete).
 
     read: number of records for the table.
@@ -497,7 +572,9 @@ def _land(store: Any, clusters: Sequence[str], parsed: "Parsed", table: str, rea
     raise Conflict.on(table)
 
 
-def _land_once(store: Any, clusters: Sequence[str], parsed: "Parsed", table: str, read: int) -> tuple[Counter[str], int]:
+def _land_once(
+    store: Any, clusters: Sequence[str], parsed: "Parsed", table: str, read: int
+) -> tuple[Counter[str], int]:
     """Do the same as `_land`, once.
 
     Raises Conflict, before anything is appended, where another run has appended.
@@ -517,7 +594,9 @@ def _land_once(store: Any, clusters: Sequence[str], parsed: "Parsed", table: str
     appended = parsed.append(store, table, dropped, incomplete, seen) if duplicates < read else Counter[str]()
     accounted = appended["records"] + duplicates
     # a record that is cut short may be a duplicate, too
-    conserve(f"records for {table}", read, read if accounted <= read <= accounted + len(incomplete) else accounted)
+    conserve(
+        f"records for {table}", read, read if accounted <= read <= accounted + len(incomplete) else accounted
+    )
     return appended, len(completed)
 
 
@@ -530,11 +609,17 @@ def counted(table: str, rows: pa.Table) -> Counter[str]:
         return Counter(records=rows.num_rows)
     whole = rows.filter(pc.equal(rows["item"], 0))
     recognised = whole.num_rows - whole["event_type"].null_count
-    return Counter(records=whole.num_rows, recognised=recognised, drifted=pc.sum(whole["drifted"]).as_py() or 0)
+    return Counter(
+        records=whole.num_rows, recognised=recognised, drifted=pc.sum(whole["drifted"]).as_py() or 0
+    )
 
 
-def events_of(logs: Sequence[str], cluster: str = "cluster", timezone: str = "UTC", ruleset: RuleSet | None = None) -> pa.Table:
-    """Return the events of some logs (files, globs, folders) without duplicates, with the columns of table `events`. No Spark."""
+def events_of(
+    logs: Sequence[str], cluster: str = "cluster", timezone: str = "UTC", ruleset: RuleSet | None = None
+) -> pa.Table:
+    """Return the events of some logs (files, globs, folders) without duplicates, with the columns of table
+    `events`. No Spark.
+    """
     ruleset = ruleset or built_in()
     parsed = parsed_in_process(ingest.find(ingest.Cluster(cluster, tuple(logs), timezone), ruleset), ruleset)
     return with_schema(parsed.rows("events", parsed.duplicates("events")[0], set()), EVENTS)

@@ -42,7 +42,9 @@ _RTF = "it is RTF; save it as plain text"
 # before a date
 _BREAK = re.compile(r"<br ?/?>[^\w\s<>]?\d{2,4}[-/.]\d\d[-/.]")
 _BREAKS = "its lines end with <br>; `sed 's/<[^>]*>/\\n/g' FILE > FILE.log` writes each line of its log"
-_LONG_LITERAL = f"it is one line of Python of more than {LONGEST_LINE:,} characters; write each line of its log as a line"
+_LONG_LITERAL = (
+    f"it is one line of Python of more than {LONGEST_LINE:,} characters; write each line of its log as a line"
+)
 STAMP_LENGTH = 24
 NODE_FOLDER = re.compile(r"(?:broker|node|kafka|controller|server)[-_.]?(\d+)", re.IGNORECASE)
 # number of lines that show whether a collector cuts lines
@@ -68,7 +70,8 @@ MOST_OF_ONE_MOMENT = 20_000
 class LogFile:
     """A given text: a file, or a member of one.
 
-    kind        log, bare (records without time stamps), checkpoint (`jobs.landing.checkpoints`), empty, unrelated, skipped (no file, or no
+    kind        log, bare (records without time stamps), checkpoint (`jobs.landing.checkpoints`), empty,
+                unrelated, skipped (no file, or no
                 text), unreadable
     open_end    its last line has no end: it is being written, or the writer died
     open_head   its unfinished last line may be the beginning of a header
@@ -77,7 +80,8 @@ class LogFile:
     length      bytes of its text, unpacked
     layers      it is packed in (`jobs.landing.archives`), within `limits`
     cut         a collector has cut its long lines into pieces
-    alike       number of files that the row counts: one row counts all empty files of a cluster, or its further unrelated ones
+    alike       number of files that the row counts: one row counts all empty files of a cluster, or its
+                further unrelated ones
     uri         its address, if it is on no path of this machine
     given       its name, if that is no path: `-`
     layout      of its first record
@@ -116,7 +120,9 @@ class LogFile:
     @property
     def place(self) -> PurePosixPath:
         """Return its path as if everything were unpacked, because the folders may name the node."""
-        members = [layer.name.replace("\\", "/") for layer in self.layers if isinstance(layer, archives.Member)]
+        members = [
+            layer.name.replace("\\", "/") for layer in self.layers if isinstance(layer, archives.Member)
+        ]
         path = PurePosixPath(self.path.resolve() if self.inode else self.path)
         for member in members:
             path = path.with_name(path.name.partition(".")[0] or path.name) / member.lstrip("/")
@@ -217,7 +223,10 @@ class Sniffer:
             file = LogFile(path, status.st_size, "empty", inode=status.st_ino, limits=self.limits)
             if not file.size:
                 return [file]
-            found = [self._look_at(replace(file, layers=text.layers), text, named) for text in archives.walk(path, self.limits)]
+            found = [
+                self._look_at(replace(file, layers=text.layers), text, named)
+                for text in archives.walk(path, self.limits)
+            ]
             return found or [file]
         except OSError as error:
             if path.is_symlink() and not path.exists():
@@ -235,7 +244,9 @@ class Sniffer:
     def _look_into(self, file: LogFile, stream: BinaryIO, named: Path | None) -> LogFile:
         text, kind, begun = self._beginning(stream)
         if len(text) > LONGEST_LINE and _is_one_line_of_json(text.rstrip()):
-            return replace(file, kind="unreadable", why=_LONG_LITERAL if _PYTHON.match(text) else _LONG_DOCUMENT)
+            return replace(
+                file, kind="unreadable", why=_LONG_LITERAL if _PYTHON.match(text) else _LONG_DOCUMENT
+            )
         if text.startswith("{\\rtf"):
             return replace(file, kind="unreadable", why=_RTF)
         if kind != "log" and any(len(_BREAK.findall(line)) > 1 for line in split_lines(text)[:MOST_HEADERS]):
@@ -248,7 +259,9 @@ class Sniffer:
         if kind is None and checkpoints.is_like_output(text):
             return replace(file, kind="checkpoint", length=len(begun))
         if kind is None:
-            return replace(file, kind="unrelated" if text else "empty", why=accounting.looks_like(text) if text else "")
+            return replace(
+                file, kind="unrelated" if text else "empty", why=accounting.looks_like(text) if text else ""
+            )
         lines = split_lines(text)
         is_cut = is_last_partial = False
         if file.packed:
@@ -268,7 +281,9 @@ class Sniffer:
             kind=kind,
             length=length,
             node=self._node(
-                (replace(file, path=named, inode=0) if named else file).place, self._records(text, kind, envelope), envelope
+                (replace(file, path=named, inode=0) if named else file).place,
+                self._records(text, kind, envelope),
+                envelope,
             ),
             open_end=bool(unended) or is_last_partial,
             open_head=bool(unended) and _begins_like(unended, header),
@@ -277,7 +292,9 @@ class Sniffer:
             first_ts=next((record.ts for record in self._records(text, kind, envelope) if record.ts), "")
             if envelope and envelope.layers
             else self._ts_of(lines),
-            last_ts=self._ts_of(reversed(last_lines)) if kind == "log" and not (envelope and envelope.layers) else "",
+            last_ts=self._ts_of(reversed(last_lines))
+            if kind == "log" and not (envelope and envelope.layers)
+            else "",
             envelope=envelope,
         )
 
@@ -333,7 +350,11 @@ class Sniffer:
         """Return the node id that the lines show, else the one of the folder, else None."""
         contradiction = envelope.contradiction if envelope else None
         idents = {record.log_ident for record in records}
-        said = {ident.node for ident in map(self.parser.log_ident, idents) if ident is not None and ident.node is not None}
+        said = {
+            ident.node
+            for ident in map(self.parser.log_ident, idents)
+            if ident is not None and ident.node is not None
+        }
         folders = [m.group(1) for part in path.parts[:-1] if (m := NODE_FOLDER.fullmatch(part))]
         folder = int(folders[-1]) if folders else None
         # where only one of several pods prints its id, the lines of the others are not of that node
@@ -388,7 +409,9 @@ STANDARD_INPUT = "-"
 
 def is_stream(given: str) -> bool:
     """Return whether a path can be read only once: standard input, or a pipe such as `<(zcat ..)`."""
-    return given == STANDARD_INPUT or (os.path.exists(given) and not os.path.isfile(given) and not os.path.isdir(given))
+    return given == STANDARD_INPUT or (
+        os.path.exists(given) and not os.path.isfile(given) and not os.path.isdir(given)
+    )
 
 
 def _copied(given: str, folder: Path, limits: Limits) -> Path:
@@ -411,12 +434,15 @@ def _of_stream(given: str, sniffer: "Sniffer", folder: Path) -> list[LogFile]:
 
 
 def find(
-    cluster: Cluster, ruleset: RuleSet | None = None, limits: Limits = archives.LIMITS, temporary: Path | None = None
+    cluster: Cluster,
+    ruleset: RuleSet | None = None,
+    limits: Limits = archives.LIMITS,
+    temporary: Path | None = None,
 ) -> list[LogFile]:
     """Examine every file below the paths of a cluster; a path that does not exist is unreadable.
 
-    temporary: folder for copies of streams (`is_stream`), if there may be any.
-    One entry counts all empty files, and one counts all unrelated files after the first MOST_NAMED, because there may be a million.
+    temporary: folder for copies of streams (`is_stream`), if there may be any. One entry counts all empty
+    files, and one counts all unrelated files after the first MOST_NAMED, because there may be a million.
     """
     sniffer = Sniffer(ruleset, limits)
     found: list[LogFile] = []
@@ -438,7 +464,9 @@ def find(
             if empty:
                 alike["empty"] += len(empty)
                 others.setdefault("empty", LogFile(Path(next(iter(empty))), 0, "empty"))
-            for file in chain.from_iterable(pool.map(sniffer.look_inside, (Path(path) for path in some if path not in empty))):
+            for file in chain.from_iterable(
+                pool.map(sniffer.look_inside, (Path(path) for path in some if path not in empty))
+            ):
                 if file.kind == "unrelated" and named < MOST_NAMED:
                     named += 1
                     found.append(file)
@@ -616,7 +644,12 @@ def _lines_between(file: LogFile, begin: int, end: int) -> int:
         stream.seek(begin)
         while left and (piece := stream.read(min(BLOCK, left))):
             left -= len(piece)
-            lines += piece.count(b"\n") + piece.count(b"\r") - piece.count(b"\r\n") - (is_cr and piece[:1] == b"\n")
+            lines += (
+                piece.count(b"\n")
+                + piece.count(b"\r")
+                - piece.count(b"\r\n")
+                - (is_cr and piece[:1] == b"\n")
+            )
             is_cr = piece[-1:] == b"\r"
     return lines
 
@@ -634,15 +667,18 @@ def absolute(file: LogFile) -> LogFile:
 def splits(files: Sequence[LogFile], parser: Parser, size: int) -> list[Split]:
     """Split files into parts of about `size` bytes.
 
-    Not split are files that are packed or at a URI, and those whose lines are cut, have no time stamps, or are in an envelope that is not of
-    lines.
+    Not split are files that are packed or at a URI, and those whose lines are cut, have no time stamps, or
+    are in an envelope that is not of lines.
     """
     found = []
     endings = previous_endings(files, parser)
     for number, file in enumerate(files):
         edges = [0]
         is_whole = file.wrapped and file.envelope is not None and not file.envelope.is_of_lines
-        if not (file.uri or file.packed or file.cut or is_whole or file.kind == "bare") and file.length > size * 3 // 2:
+        if (
+            not (file.uri or file.packed or file.cut or is_whole or file.kind == "bare")
+            and file.length > size * 3 // 2
+        ):
             with file.open() as stream:
                 for at in range(size, file.length - size // 2, size):
                     place = _next_record(file, stream, at, parser) if at > edges[-1] else edges[-1]
@@ -652,7 +688,9 @@ def splits(files: Sequence[LogFile], parser: Parser, size: int) -> list[Split]:
                         edges.append(place)
         line_no = 1
         for begin, end in zip(edges, [*edges[1:], file.length], strict=True):
-            found.append(Split(file, number, begin, end, line_no, endings.get(number, {}) if begin == 0 else {}))
+            found.append(
+                Split(file, number, begin, end, line_no, endings.get(number, {}) if begin == 0 else {})
+            )
             if end < file.length:
                 line_no += _lines_between(file, begin, end)
     return found
@@ -661,7 +699,8 @@ def splits(files: Sequence[LogFile], parser: Parser, size: int) -> list[Split]:
 def lines_of(split: Split, parser: Parser, pieces: Counter[str] | None = None) -> Iterator[list[str]]:
     """Yield the lines of a split, joined where a collector has cut them.
 
-    pieces: counts the lines before and after they are joined. Raises OSError where the file was replaced meanwhile.
+    pieces: counts the lines before and after they are joined. Raises OSError where the file was replaced
+    meanwhile.
     """
     with split.file.open() as stream:
         status = split.file.path.stat()
@@ -671,7 +710,11 @@ def lines_of(split: Split, parser: Parser, pieces: Counter[str] | None = None) -
             stream.seek(split.begin)
         some = blocks(stream, None if split.file.packed else split.end - split.begin)
         if split.file.cut:
-            yield from _counted(_some_lines(parser.joined(chain.from_iterable(_counted(some, pieces, "lines")))), pieces, "whole")
+            yield from _counted(
+                _some_lines(parser.joined(chain.from_iterable(_counted(some, pieces, "lines")))),
+                pieces,
+                "whole",
+            )
         else:
             yield from some
 
@@ -701,7 +744,11 @@ def fetched(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[str, Path]]:
 
     A copy is valid until the next one.
     """
-    rows = (row for batch in batches for row in zip(*(column.to_pylist() for column in batch.columns), strict=True))
+    rows = (
+        row
+        for batch in batches
+        for row in zip(*(column.to_pylist() for column in batch.columns), strict=True)
+    )
     with tempfile.TemporaryDirectory(prefix="kafka-audit-") as folder:
         for uri, pieces in groupby(rows, key=lambda row: row[0]):
             local = Path(folder) / "log"
@@ -735,19 +782,27 @@ def ending(file: LogFile, parser: Parser) -> dict[bytes, int]:
         if not file.packed and file.length > LAST_RECORDS:
             stream.seek(_next_record(file, stream, file.length - LAST_RECORDS, parser) or 0)
         reader = reader_of(parser, file.envelope, bare=False)
-        records = deque(chain(chain.from_iterable(map(reader.feed, blocks(stream))), reader.close()), MOST_OF_ONE_MOMENT)
+        records = deque(
+            chain(chain.from_iterable(map(reader.feed, blocks(stream))), reader.close()), MOST_OF_ONE_MOMENT
+        )
     identity, counts = Identity(file.cluster), Counter[bytes]()
     for record in records:
         if record.ts == records[-1].ts:
             ident = parser.log_ident(record.log_ident)
-            counts[identity.of_text(file.node if ident is None or ident.node is None else ident.node, record.raw)] += 1
+            counts[
+                identity.of_text(file.node if ident is None or ident.node is None else ident.node, record.raw)
+            ] += 1
     return dict(counts)
 
 
 def previous_endings(files: Sequence[LogFile], parser: Parser) -> dict[int, dict[bytes, int]]:
     """Return the number of a file -> `ending` of the previous file, where both share a time stamp."""
     # equal texts of one time stamp, in two files, are several records
-    logs = {number: file for number, file in enumerate(files) if file.kind == "log" and "" != file.first_ts != file.last_ts}
+    logs = {
+        number: file
+        for number, file in enumerate(files)
+        if file.kind == "log" and "" != file.first_ts != file.last_ts
+    }
     begun = {(_family(file), file.first_ts): number for number, file in logs.items()}
     found: dict[int, dict[bytes, int]] = {}
     for file in logs.values():

@@ -48,7 +48,8 @@ def read_logs(
 ) -> tuple[Sequence[LogFile], events.IngestSummary]:
     """Read logs into the tables and return the logs that were read, and the counts.
 
-    Where a log was removed meanwhile, the others are read again. remote, ahead: as for `events.land`. Raises InputError where no log is left.
+    Where a log was removed meanwhile, the others are read again. remote, ahead: as for `events.land`. Raises
+    InputError where no log is left.
     """
     files, left = list(logs), ingest.unchanged(list(logs))
     while True:
@@ -81,7 +82,8 @@ def outcome(
 ) -> Outcome:
     """Return the result for a cluster.
 
-    facts: None: nothing was recognised. files: of the run. inputs: rows of `inputs`. now: UTC; None: the newest record.
+    facts: None: nothing was recognised. files: of the run. inputs: rows of `inputs`. now: UTC; None: the
+    newest record.
     """
     every = [file for file in files if file.cluster == cluster.name]
     mine = [file for file in every if file.kind != "checkpoint"]
@@ -94,8 +96,14 @@ def outcome(
     elif error := zone_error(facts.ordered_events):
         problem = _other_zone(error)
     if problem is None:
-        unreadable += tuple(accounting.without_logs([one for one in cluster.logs if not SCHEME.match(one)], every))
-    newest = moment_of(facts.evidence.newest).replace(tzinfo=None) if facts is not None and facts.evidence.newest >= 0 else None
+        unreadable += tuple(
+            accounting.without_logs([one for one in cluster.logs if not SCHEME.match(one)], every)
+        )
+    newest = (
+        moment_of(facts.evidence.newest).replace(tzinfo=None)
+        if facts is not None and facts.evidence.newest >= 0
+        else None
+    )
     return Outcome(
         cluster.name,
         read.records,
@@ -130,7 +138,9 @@ def nothing_found(files: Sequence[LogFile]) -> str:
     if len(empty) == len(files):
         return f"{files[0].name} is empty." if count == 1 else f"All {count:,} files are empty."
     other = max(files, key=lambda file: ("skipped", "empty", "checkpoint", "unrelated").index(file.kind))
-    what = other.why or ("it is the output of one of Kafka's tools" if other.kind == "checkpoint" else "it is empty")
+    what = other.why or (
+        "it is the output of one of Kafka's tools" if other.kind == "checkpoint" else "it is empty"
+    )
     return (
         f"None of {counted(count, 'file')} has a Kafka log record; for example, {visible(other.name)}: {what}. "
         "Give the folder of controller.log and state-change.log; `kafka-audit explain LINE` shows the rule of a line."

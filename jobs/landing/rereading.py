@@ -1,7 +1,7 @@
 """Parse stored records again from their text in `events.raw`. Pure: Arrow in and out.
 
-After an upgrade all records are parsed again and get the ids of this version (`reread`). After a change of the rules only the records that
-the change may concern are parsed again (`changes`).
+After an upgrade all records are parsed again and get the ids of this version (`reread`). After a change of
+the rules only the records that the change may concern are parsed again (`changes`).
 """
 
 import hashlib
@@ -35,7 +35,8 @@ SHOWN = 3
 NO_LAYOUT = "-"
 # values that parsing a record again does not change
 KEPT = ("record_id", "cluster", "incarnation", "file", "record_no", "ts", ENDS_FILE)
-# changes of a row of `events`: written, removed, or, for the first row of a record, counted in `passed_over` instead
+# changes of a row of `events`: written, removed, or, for the first row of a record, counted in `passed_over`
+# instead
 SET, REMOVED, OUT_OF_SCOPE = "set", "removed", "out_of_scope"
 # columns of `changes`: the change of a row, and the former event type of its record
 CHANGE, FORMER_TYPE = "change", "former_type"
@@ -51,9 +52,9 @@ Row = dict[str, Any]
 def reread(batches: Iterable[pa.RecordBatch], ruleset: RuleSet) -> Iterator[pa.RecordBatch]:
     """Return the events of records, with the columns of REREAD.
 
-    in: OF_RECORD and, where the records have ids of this version, ENDS_FILE; one row per record, those of a file together and sorted by
-    record_no. Moment, node and ids of this version are kept. Texts that are no record of Kafka in this version are left out;
-    a text that no layout of this version reads has no values.
+    in: OF_RECORD and, where the records have ids of this version, ENDS_FILE; one row per record, those of a
+    file together and sorted by record_no. Moment, node and ids of this version are kept. Texts that are no
+    record of Kafka in this version are left out; a text that no layout of this version reads has no values.
     """
     parser = Parser(ruleset)
     rows = (row for batch in batches for row in batch.to_pylist())
@@ -73,7 +74,9 @@ def reread(batches: Iterable[pa.RecordBatch], ruleset: RuleSet) -> Iterator[pa.R
         yield from _events(some, parser, identity, has_ids)
 
 
-def _events(rows: Sequence[Row], parser: Parser, identity: Identity, has_ids: bool) -> Iterator[pa.RecordBatch]:
+def _events(
+    rows: Sequence[Row], parser: Parser, identity: Identity, has_ids: bool
+) -> Iterator[pa.RecordBatch]:
     """Yield the events of rows of one file, with the columns of REREAD."""
     kept = {"ts": "ts", "record_no": "record_no", ENDS_FILE: ENDS_FILE, FORMER: "record_id"}
     if has_ids:
@@ -93,7 +96,9 @@ def _events(rows: Sequence[Row], parser: Parser, identity: Identity, has_ids: bo
         yield from pa.table(arrays, schema=REREAD).to_batches()
 
 
-def _parsed_again(rows: Iterable[Row], parser: Parser, identity: Identity) -> Iterator[tuple[list[Row], Batch, pa.Table]]:
+def _parsed_again(
+    rows: Iterable[Row], parser: Parser, identity: Identity
+) -> Iterator[tuple[list[Row], Batch, pa.Table]]:
     """Yield (rows of one node, the parsed batch, its events with record_no as the place among these rows).
 
     rows: of one file.
@@ -104,7 +109,9 @@ def _parsed_again(rows: Iterable[Row], parser: Parser, identity: Identity) -> It
     for node, mine in by_node.items():
         source = Source(mine[0]["cluster"], node, mine[0]["file"], UTC)
         # one line may have several records, so its number does not identify a record
-        batch = parser.read([_record(row, parser)._replace(line_no=place) for place, row in enumerate(mine)], source, identity)
+        batch = parser.read(
+            [_record(row, parser)._replace(line_no=place) for place, row in enumerate(mine)], source, identity
+        )
         yield mine, batch, parser.table(batch, source)
 
 
@@ -119,10 +126,13 @@ def _record(row: Row, parser: Parser) -> Record:
 
 def renamed(ids: pa.ChunkedArray, names: dict[str, str]) -> pa.Array:
     """Return lists of record ids, each id replaced by its new one if it has one. ids: list<string>."""
-    return pa.array([None if some is None else [names.get(one, one) for one in some] for some in ids.to_pylist()], ids.type)
+    return pa.array(
+        [None if some is None else [names.get(one, one) for one in some] for some in ids.to_pylist()],
+        ids.type,
+    )
 
 
-# -- rules that have changed -----------------------------------------------------------------------------------
+# -- rules that have changed ---------------------------------------------------------------------------------
 
 
 def versions(ruleset: RuleSet) -> dict[str, str]:
@@ -146,7 +156,8 @@ def _hash(value: Any) -> str:
 def concerned(before: Mapping[str, str], ruleset: RuleSet) -> set[str]:
     """Return the event types whose records may have other events than with the former rules.
 
-    before: `versions` of the former rules. A record's first words choose its rule, so a new rule may match records of rules that begin alike.
+    before: `versions` of the former rules. A record's first words choose its rule, so a new rule may match
+    records of rules that begin alike.
     """
     now = versions(ruleset)
     changed = [rule for rule in ruleset.rules if before.get(rule.name) != now[rule.name]]
@@ -222,7 +233,9 @@ def passed_over(rows: pa.Table) -> pa.Table:
         hour = row["ts"] and row["ts"].replace(minute=0, second=0, microsecond=0)
         number = first_bytes(bytes.fromhex(row["record_id"]))
         found.append((row["cluster"], row["node"], hour, row["logger"], row["layout"], number))
-    return pa.Table.from_pylist([dict(zip(PASSED_OVER.names, row, strict=True)) for row in found], schema=PASSED_OVER)
+    return pa.Table.from_pylist(
+        [dict(zip(PASSED_OVER.names, row, strict=True)) for row in found], schema=PASSED_OVER
+    )
 
 
 def in_scope(loggers: Iterable[str | None], ruleset: RuleSet, *, are: bool = True) -> list[str]:
@@ -234,7 +247,8 @@ def in_scope(loggers: Iterable[str | None], ruleset: RuleSet, *, are: bool = Tru
 class Reread:
     """The result of a change of the rules.
 
-    records: number of records that were parsed again. changed: number of those with other events. loggers: those that are in scope now.
+    records: number of records that were parsed again. changed: number of those with other events. loggers:
+    those that are in scope now.
     skipped: number of their records that were counted but not stored.
     """
 

@@ -1,8 +1,8 @@
 """Convert a .7z on standard input to a tar on standard output. Needs py7zr, the extra `7z`.
 
-It runs as a child process. py7zr writes as fast as it unpacks; the pipe makes it wait for the reader. It also reserves whatever memory a
-header asks for; the system bounds the memory of the process. If the archive cannot be read, it prints one line on standard error and exits
-with code 1.
+It runs as a child process. py7zr writes as fast as it unpacks; the pipe makes it wait for the reader. It also
+reserves whatever memory a header asks for; the system bounds the memory of the process. If the archive cannot
+be read, it prints one line on standard error and exits with code 1.
 """
 
 import sys
@@ -58,7 +58,11 @@ def write_tar(packed: BinaryIO, into: BinaryIO) -> None:
     with SevenZipFile(packed) as archive:
         if archive.needs_password():
             raise ValueError("it is encrypted; unpack it")
-        members = {str(file.id): file for file in archive.files if not (file.is_directory or file.is_symlink or file.is_socket)}
+        members = {
+            str(file.id): file
+            for file in archive.files
+            if not (file.is_directory or file.is_symlink or file.is_socket)
+        }
         limit("RLIMIT_CPU", None)
 
         class Members(WriterFactory):
@@ -66,7 +70,8 @@ def write_tar(packed: BinaryIO, into: BinaryIO) -> None:
                 file = members[filename]
                 return Member(file.filename, 0 if file.emptystream else file.uncompressed)
 
-        # `extract` would refuse the whole archive for one name that leads out of a folder; no file is written under a name
+        # `extract` would refuse the whole archive for one name that leads out of a folder; no file is written
+        # under a name
         for number, file in members.items():
             archive.worker.register_filelike(file.id, MemIO(number, Members()))
         archive.worker.extract(archive.fp, None, parallel=False)

@@ -1,6 +1,7 @@
 """Read, store and compare outputs of Kafka's tools, from --checkpoint or among the logs.
 
-As events they start a timeline where the logs show nothing (`jobs.timelines`). They are marked as not printed by a log.
+As events they start a timeline where the logs show nothing (`jobs.timelines`). They are marked as not printed
+by a log.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -71,7 +72,9 @@ def given(paths: Iterable[Path], at: datetime | None, clusters: Sequence[str]) -
     found = []
     for path in paths:
         if len(clusters) != 1:
-            raise UsageError(f"--checkpoint {path} is of one of {len(clusters)} clusters; put it among the logs of its cluster")
+            raise UsageError(
+                f"--checkpoint {path} is of one of {len(clusters)} clusters; put it among the logs of its cluster"
+            )
         try:
             moment, partitions, lines = _read(path)
         except OSError as error:
@@ -82,7 +85,9 @@ def given(paths: Iterable[Path], at: datetime | None, clusters: Sequence[str]) -
         if not partitions:
             warn(f"--checkpoint {path} lists no partition; nothing is compared with it")
         if moment is None:
-            raise UsageError(f"--checkpoint {path} has no time at which the tool was run; give it with --at TIME")
+            raise UsageError(
+                f"--checkpoint {path} has no time at which the tool was run; give it with --at TIME"
+            )
         found.append(ToolOutput(path, clusters[0], moment, partitions, True, lines))
     return found
 
@@ -94,7 +99,9 @@ def among(files: Iterable["LogFile"]) -> list[ToolOutput]:
         if file.kind == "checkpoint":
             try:
                 with file.open() as stream:
-                    moment, partitions, lines = _parsed(stream.read(MAX_BYTES + 1), file.name, file.place.name)
+                    moment, partitions, lines = _parsed(
+                        stream.read(MAX_BYTES + 1), file.name, file.place.name
+                    )
             except (OSError, checkpoints.CheckpointError):
                 continue  # the file has changed since it was examined
             if moment is not None:
@@ -114,9 +121,13 @@ def _read(path: Path) -> tuple[datetime | None, tuple[Checkpoint, ...], dict[int
         return _parsed(stream.read(MAX_BYTES + 1), str(path), path.name)
 
 
-def _parsed(content: bytes, path: str, name: str) -> tuple[datetime | None, tuple[Checkpoint, ...], dict[int, str]]:
+def _parsed(
+    content: bytes, path: str, name: str
+) -> tuple[datetime | None, tuple[Checkpoint, ...], dict[int, str]]:
     if len(content) > MAX_BYTES:
-        raise checkpoints.CheckpointError(f"is larger than {MAX_BYTES // 1024 // 1024} MB; a tool's output is not")
+        raise checkpoints.CheckpointError(
+            f"is larger than {MAX_BYTES // 1024 // 1024} MB; a tool's output is not"
+        )
     text = content.decode("utf-8", "replace")
     output, whole = checkpoints.read(text), text.splitlines()
     partitions = output.partitions
@@ -125,14 +136,16 @@ def _parsed(content: bytes, path: str, name: str) -> tuple[datetime | None, tupl
             f"{visible(path)}, line {number}: it looks like a partition and cannot be read: {visible(line.strip())[:LONGEST_NAMED]}"
         )
     if len(output.unread) > NAMED_LINES:
-        warn(f"{visible(path)}: {len(output.unread) - NAMED_LINES:,} more lines that look like a partition cannot be read")
+        warn(
+            f"{visible(path)}: {len(output.unread) - NAMED_LINES:,} more lines that look like a partition cannot be read"
+        )
     if not partitions and not output.unread and (tool := checkpoints.tool_of(text)):
         warn(f"{visible(path)} is output of {tool}, and lists no partition")
     lines = {number: whole[number - 1][:LONGEST_KEPT] for number in {one.line for one in partitions}}
     return checkpoints.moment_of(text, name), partitions, lines
 
 
-# -- as events -------------------------------------------------------------------------------------------------
+# -- as events -----------------------------------------------------------------------------------------------
 
 
 def event_rows(output: ToolOutput) -> Iterator[dict[str, Any]]:
@@ -148,13 +161,29 @@ def event_rows(output: ToolOutput) -> Iterator[dict[str, Any]]:
         raw = output.lines[one.line]
         place = f"{output.cluster}\x01{one.source}\x01{output.at.isoformat()}\x01{one.line}\x01{raw}"
         yield {
-            "record_id": blake2b(place.encode("utf-8", "replace"), digest_size=ID_BYTES).hexdigest(), "item": item,
-            "cluster": output.cluster, "incarnation": 1, "file": str(output.path), "record_no": one.line, "ts": output.at,
-            "logger": one.source, "layout": CHECKPOINT, "event_type": CHECKPOINT, "says": "is", "drifted": False,
-            "topic": one.topic, "partition": one.partition, "leader": one.leader, "isr": _list(one.isr), "replicas": _list(one.replicas),
-            "adding_replicas": _list(one.adding), "removing_replicas": _list(one.removing), "leader_epoch": one.leader_epoch,
-            "partition_epoch": one.partition_epoch, "raw": None if item else raw,
-        }  # fmt: skip
+            "record_id": blake2b(place.encode("utf-8", "replace"), digest_size=ID_BYTES).hexdigest(),
+            "item": item,
+            "cluster": output.cluster,
+            "incarnation": 1,
+            "file": str(output.path),
+            "record_no": one.line,
+            "ts": output.at,
+            "logger": one.source,
+            "layout": CHECKPOINT,
+            "event_type": CHECKPOINT,
+            "says": "is",
+            "drifted": False,
+            "topic": one.topic,
+            "partition": one.partition,
+            "leader": one.leader,
+            "isr": _list(one.isr),
+            "replicas": _list(one.replicas),
+            "adding_replicas": _list(one.adding),
+            "removing_replicas": _list(one.removing),
+            "leader_epoch": one.leader_epoch,
+            "partition_epoch": one.partition_epoch,
+            "raw": None if item else raw,
+        }
 
 
 def _list(ids: Sequence[int] | None) -> list[int] | None:
@@ -179,13 +208,15 @@ def land(store: Any, outputs: Sequence[ToolOutput]) -> list[ToolOutput]:
         # reads only events of these moments, so that Delta skips other files
         moments = [row["ts"] for row in rows.values()]
         of_then = at_or_after("ts", min(moments)) & at_or_before("ts", max(moments))
-        new = computed(lacking(new, where(events, of_then & one_of("event_type", [CHECKPOINT])), ["record_id"]))
+        new = computed(
+            lacking(new, where(events, of_then & one_of("event_type", [CHECKPOINT])), ["record_id"])
+        )
         if not is_empty(new):
             store.append("events", new, seen)
     return found
 
 
-# -- the table -------------------------------------------------------------------------------------------------
+# -- the table -----------------------------------------------------------------------------------------------
 
 
 def write(store: Any, outputs: Sequence[ToolOutput], facts: Mapping[str, "ClusterFacts"]) -> None:
@@ -203,7 +234,7 @@ def write(store: Any, outputs: Sequence[ToolOutput], facts: Mapping[str, "Cluste
         select,
         to_dicts,
         together,
-    )  # fmt: skip
+    )
     from jobs.nightly.by_topic import KEY, fold_topics
 
     names, schema = sorted(facts), store.schema("checkpoints")
@@ -225,7 +256,9 @@ def write(store: Any, outputs: Sequence[ToolOutput], facts: Mapping[str, "Cluste
         }
     )
     of_logs = one_of("source", ("logs", "metadata_log"))
-    timelines = having(store.read("partition_timeline", names, of_logs & near, [*KEY, *TIMELINE_COLUMNS]), taken, KEY)
+    timelines = having(
+        store.read("partition_timeline", names, of_logs & near, [*KEY, *TIMELINE_COLUMNS]), taken, KEY
+    )
     newest = {name: moment_of(one.evidence.newest) for name, one in facts.items()}
 
     terms = {name: quorum_terms(one) for name, one in facts.items()}
@@ -259,7 +292,9 @@ def _of_known_topics(events: "Frame", states: "Frame", outputs: Sequence[ToolOut
     from jobs.engine.run_tables import OF_LOGS
 
     known_topics = _known(states, "topic", {topic for output in outputs for topic in output.topics})
-    strange = [output.topics for output in outputs if not output.topics & known_topics.get(output.cluster, set())]
+    strange = [
+        output.topics for output in outputs if not output.topics & known_topics.get(output.cluster, set())
+    ]
     for name, topics in _known(where(events, OF_LOGS), "topic", set().union(*strange)).items():
         known_topics.setdefault(name, set()).update(topics)
     known_ids = _known(events, "cluster_id", None) if any(output.cluster_ids for output in outputs) else {}
@@ -267,19 +302,17 @@ def _of_known_topics(events: "Frame", states: "Frame", outputs: Sequence[ToolOut
     for output in outputs:
         ids = known_ids.get(output.cluster, set())
         if output.topics:
-            is_known, named, what = bool(output.topics & known_topics.get(output.cluster, set())), output.topics, "a topic"
+            is_known = bool(output.topics & known_topics.get(output.cluster, set()))
+            named = output.topics
+            what = "a topic"
         else:
-            is_known, named, what = (
-                not (ids and output.cluster_ids) or bool(ids & output.cluster_ids),
-                output.cluster_ids,
-                "the cluster id",
-            )
+            is_known = not (ids and output.cluster_ids) or bool(ids & output.cluster_ids)
+            named = output.cluster_ids
+            what = "the cluster id"
         if is_known and output.partitions:
             found.append(output)
         elif named:
-            message = (
-                f"No log knows {what} of {output.path} ({', '.join(map(visible, sorted(named)[:3]))}); is it of another cluster?"
-            )
+            message = f"No log knows {what} of {output.path} ({', '.join(map(visible, sorted(named)[:3]))}); is it of another cluster?"
             if output.is_given:
                 raise UsageError(message)
             warn(f"{message} It is skipped")
@@ -300,7 +333,9 @@ def _known(events: "Frame", column: str, values: set[str] | None) -> dict[str, s
 
 
 def _rows(output: ToolOutput, facts: "ClusterFacts") -> Iterable[dict[str, Any]]:
-    number = incarnation(facts.of_name, str(output.path), None, (output.at - EPOCH) // timedelta(microseconds=1))
+    number = incarnation(
+        facts.of_name, str(output.path), None, (output.at - EPOCH) // timedelta(microseconds=1)
+    )
     of = {"cluster": output.cluster, "incarnation": number, "taken_at": output.at, "file": str(output.path)}
     for one in output.partitions:
         values = {COLUMNS.get(name, name): value for name, value in asdict(one).items()}
@@ -314,11 +349,22 @@ def _compared(rows: "Dicts", history: "Dicts", newest: datetime) -> Iterable[dic
     """
     for row in rows:
         is_covered = row["taken_at"] <= newest + NEAR
-        (found,) = (is_covered and checkpoints.compare([_checkpoint(row)], history, row["taken_at"])) or (None,)
+        (found,) = (is_covered and checkpoints.compare([_checkpoint(row)], history, row["taken_at"])) or (
+            None,
+        )
         interval = found.row if found else None
-        logged = ", ".join(f"{name} {analysis.cell(interval[name])}" for name in found.columns) if found and interval else None
+        logged = (
+            ", ".join(f"{name} {analysis.cell(interval[name])}" for name in found.columns)
+            if found and interval
+            else None
+        )
         differs = list(found.columns or ("partition",)) if found else []
-        yield {**row, "differs": differs, "logged": logged, "record_id": interval["record_id"] if interval else None}
+        yield {
+            **row,
+            "differs": differs,
+            "logged": logged,
+            "record_id": interval["record_id"] if interval else None,
+        }
 
 
 def quorum_terms(facts: "ClusterFacts") -> dict[int, list[Term]]:
@@ -338,11 +384,15 @@ def _compared_quorum(rows: "Dicts", terms: Sequence[Term], newest: datetime) -> 
         is_covered = row["taken_at"] <= newest + NEAR
         found = checkpoints.compare_quorum(_checkpoint(row), terms, row["taken_at"]) if is_covered else None
         columns, term = found or ((), None)
-        logged = term and f"leader {term.node} in epoch {term.epoch}" + (f" since {moment(term.begun)}" if term.begun else "")
+        logged = term and f"leader {term.node} in epoch {term.epoch}" + (
+            f" since {moment(term.begun)}" if term.begun else ""
+        )
         yield {**row, "differs": list(columns), "logged": logged, "record_id": term and term.record_id}
 
 
 def _checkpoint(row: Mapping[str, Any]) -> Checkpoint:
     values = {field.name: row[COLUMNS.get(field.name, field.name)] for field in fields(Checkpoint)}
-    lists: dict[str, Any] = {name: tuple(value) if isinstance(value, list) else value for name, value in values.items()}
+    lists: dict[str, Any] = {
+        name: tuple(value) if isinstance(value, list) else value for name, value in values.items()
+    }
     return Checkpoint(**lists)

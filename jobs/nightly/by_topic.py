@@ -21,8 +21,13 @@ class RebuiltTopics:
     topics: Frame
 
     @classmethod
-    def of_any(cls, clusters: Iterable[str], topics: Frame | None, others: Iterable[tuple[str, str]] = ()) -> "RebuiltTopics":
-        """Return the topics of whole clusters and single topics. topics: TOPIC of some; others: further ones."""
+    def of_any(
+        cls, clusters: Iterable[str], topics: Frame | None, others: Iterable[tuple[str, str]] = ()
+    ) -> "RebuiltTopics":
+        """Return the topics of whole clusters and single topics.
+
+        topics: TOPIC of some; others: further ones.
+        """
         more = pa.Table.from_pylist([dict(zip(TOPIC, one, strict=True)) for one in others], TOPICS)
         return cls(frozenset(clusters), more if topics is None else together(topics, more))
 

@@ -31,7 +31,8 @@ from jobs.timelines.events import CHECKPOINT
 
 STATE_CHANGE = "state.change.logger"
 QUORUM_CONTROLLER = "org.apache.kafka.controller.QuorumController"
-# sources of the state of a KRaft cluster: the lines of controllers that replay records, and a dump of the metadata log
+# sources of the state of a KRaft cluster: the lines of controllers that replay records, and a dump of the
+# metadata log
 REPLAYED = ("org.apache.kafka.controller.ReplicationControlManager", METADATA_LOG)
 NODE = ("cluster", "node")
 HOUR = timedelta(hours=1)
@@ -41,10 +42,14 @@ PASSED_OVER_COLUMNS = (*NODE, "hour", "logger", "layout")
 # number of records of a layout in an hour; traces: those at TRACE
 PARTS = pa.schema(
     [
-        ("cluster", pa.string()), ("node", pa.int32()), ("hour", pa.timestamp("us", "UTC")), ("logger", pa.string()), ("layout", pa.string()),
+        ("cluster", pa.string()),
+        ("node", pa.int32()),
+        ("hour", pa.timestamp("us", "UTC")),
+        ("logger", pa.string()),
+        ("layout", pa.string()),
         *((name, pa.int64()) for name in (*COUNTS, "traces")),
     ]
-)  # fmt: skip
+)
 
 
 @dataclass(frozen=True)
@@ -65,7 +70,9 @@ class Hours:
 
     def with_others(self, other: "Hours") -> "Hours":
         """Return the span from the first to the last hour of both."""
-        firsts, lasts = ([at for at in some if at] for some in ((self.first, other.first), (self.last, other.last)))
+        firsts, lasts = (
+            [at for at in some if at] for some in ((self.first, other.first), (self.last, other.last))
+        )
         return Hours(min(firsts, default=None), max(lasts, default=None), self.undated or other.undated)
 
     def contain(self, moment: str) -> Where:
@@ -76,10 +83,12 @@ class Hours:
         undated = is_null(moment) if self.undated else NONE
         if self.first is None or self.last is None:
             return undated
-        return (is_known(moment) & at_or_after(moment, self.first) & before(moment, self.last + HOUR)) | undated
+        return (
+            is_known(moment) & at_or_after(moment, self.first) & before(moment, self.last + HOUR)
+        ) | undated
 
 
-# -- counting --------------------------------------------------------------------------------------------------
+# -- counting ------------------------------------------------------------------------------------------------
 
 
 def count_events(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -92,7 +101,12 @@ def count_events(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         rows = batch.filter(pc.and_(is_of_log, pc.equal(batch["item"], 0)))
         recognised, drifted = pc.is_valid(rows["event_type"]), pc.fill_null(rows["drifted"], False)
         yield from _summed(
-            [*(rows[name] for name in NODE), pc.floor_temporal(rows["ts"], unit="hour"), rows["logger"], rows["layout"]],
+            [
+                *(rows[name] for name in NODE),
+                pc.floor_temporal(rows["ts"], unit="hour"),
+                rows["logger"],
+                rows["layout"],
+            ],
             recognised=recognised,
             unrecognised=pc.and_not(pc.invert(recognised), drifted),
             drifted=drifted,
@@ -111,14 +125,17 @@ def _summed(keys: Sequence[pa.Array], **counted: pa.Array) -> list[pa.RecordBatc
     """Return PARTS. keys: its columns up to the layout. counted: column -> whether a record counts there."""
     rows = len(keys[0])
     names = PARTS.names[: len(keys)]
-    counts = [counted.get(name, pa.array([name == "records"] * rows, pa.bool_())) for name in PARTS.names[len(keys) :]]
+    counts = [
+        counted.get(name, pa.array([name == "records"] * rows, pa.bool_()))
+        for name in PARTS.names[len(keys) :]
+    ]
     table = pa.table([*keys, *(pc.cast(one, pa.int64()) for one in counts)], names=PARTS.names)
     sums = table.group_by(names).aggregate([(name, "sum") for name in PARTS.names[len(keys) :]])
     summed = [*(sums[name] for name in names), *(sums[f"{name}_sum"] for name in PARTS.names[len(keys) :])]
     return pa.table(summed, names=PARTS.names).cast(PARTS).to_batches()
 
 
-# -- from counts to coverage -----------------------------------------------------------------------------------
+# -- from counts to coverage ---------------------------------------------------------------------------------
 
 
 @dataclass
@@ -142,23 +159,34 @@ def _counted(parts: Dicts, stored: Dicts) -> dict[tuple[datetime | None, str | N
         one.is_traced |= row["traces"] > 0
     for row in stored:
         is_traced = row["logger"] == STATE_CHANGE and row["replica_states"] == "observed"
-        found[row["hour"], row["logger"]] = _Counted({name: row[name] for name in COUNTS}, dict(row["layouts"] or ()), is_traced)
+        found[row["hour"], row["logger"]] = _Counted(
+            {name: row[name] for name in COUNTS}, dict(row["layouts"] or ()), is_traced
+        )
     return found
 
 
-def of_node(node: int | None, parts: Dicts, stored: Dicts, span: tuple[datetime, datetime] | None) -> Iterator[dict[str, Any]]:
+def of_node(
+    node: int | None, parts: Dicts, stored: Dicts, span: tuple[datetime, datetime] | None
+) -> Iterator[dict[str, Any]]:
     """Yield one row for each hour and logger of a node: the columns of `coverage` without NODE.
 
-    parts: rows of PARTS. stored: rows of `coverage` that are not counted again. span: first and last hour of the cluster's logs.
-    state.change.logger prints replica states only at TRACE (its default up to 2.5); at INFO they can be inferred. An hour without
-    records of this logger is `no_file` outside the time span of the node's file; inside it, nothing happened.
+    parts: rows of PARTS. stored: rows of `coverage` that are not counted again. span: first and last hour of
+    the cluster's logs. state.change.logger prints replica states only at TRACE (its default up to 2.5); at
+    INFO they can be inferred. An hour without records of this logger is `no_file` outside the time span of
+    the node's file; inside it, nothing happened.
     """
     counted = _counted(parts, stored)
     loggers = {logger for _, logger in counted}
     # a KRaft controller that is no broker never writes a state-change.log
-    if node is not None and span is not None and (STATE_CHANGE in loggers or QUORUM_CONTROLLER not in loggers):
+    if (
+        node is not None
+        and span is not None
+        and (STATE_CHANGE in loggers or QUORUM_CONTROLLER not in loggers)
+    ):
         for number in range((span[1] - span[0]) // HOUR + 1):
-            counted.setdefault((span[0] + number * HOUR, STATE_CHANGE), _Counted(dict.fromkeys(COUNTS, 0), {}))
+            counted.setdefault(
+                (span[0] + number * HOUR, STATE_CHANGE), _Counted(dict.fromkeys(COUNTS, 0), {})
+            )
     changes = {hour: one for (hour, logger), one in counted.items() if logger == STATE_CHANGE}
     written = [hour for hour, one in changes.items() if hour is not None and one.counts["records"]]
     if_not_traced = "observed" if any(one.is_traced for one in changes.values()) else "inferable"
@@ -168,21 +196,28 @@ def of_node(node: int | None, parts: Dicts, stored: Dicts, span: tuple[datetime,
             is_within = bool(written) and hour is not None and min(written) <= hour <= max(written)
             is_covered = one.counts["records"] > 0 or is_within
             states, partitions = (
-                ("observed" if one.is_traced else if_not_traced, "observed") if is_covered else ("no_file", "no_file")
+                ("observed" if one.is_traced else if_not_traced, "observed")
+                if is_covered
+                else ("no_file", "no_file")
             )
         else:
             states = "inferable" if controls else "not_logged"
-            partitions = "observed" if controls or logger in ("kafka.cluster.Partition", *REPLAYED) else "not_logged"
+            partitions = (
+                "observed" if controls or logger in ("kafka.cluster.Partition", *REPLAYED) else "not_logged"
+            )
         layouts = sorted(one.layouts.items())
         shown = {"replica_states": states, "partition_changes": partitions}
         yield {"hour": hour, "logger": logger, **one.counts, "layouts": layouts, **shown}
 
 
-def coverage(events: Frame, passed_over: Frame, stored: Frame, schema: pa.Schema, again: Hours | None = None) -> Frame:
+def coverage(
+    events: Frame, passed_over: Frame, stored: Frame, schema: pa.Schema, again: Hours | None = None
+) -> Frame:
     """Return `coverage`: one row for each node, hour and logger.
 
-    in: EVENT_COLUMNS of `events` and PASSED_OVER_COLUMNS of `passed_over` in the hours that are counted. stored: the rows of `coverage` so
-    far. schema: of `coverage`. again: the hours that are counted again; all other hours keep their stored rows. None: all hours are counted.
+    in: EVENT_COLUMNS of `events` and PASSED_OVER_COLUMNS of `passed_over` in the hours that are counted.
+    stored: the rows of `coverage` so far. schema: of `coverage`. again: the hours that are counted again; all
+    other hours keep their stored rows. None: all hours are counted.
     """
     parts = computed(
         together(

@@ -1,7 +1,7 @@
 """Fold groups of rows of partitions, as Arrow record batches.
 
-in: events and stored states. out: rows of the tables.
-This module does not import Spark: Spark's workers call these functions, and the driver calls them for small inputs.
+in: events and stored states. out: rows of the tables. This module does not import Spark: Spark's workers call
+these functions, and the driver calls them for small inputs.
 """
 
 import json
@@ -29,7 +29,9 @@ ARROW_TYPES = {
     "TIMESTAMP": pa.timestamp("us", "UTC"),
     "ARRAY<INT>": pa.list_(pa.int32()),
     "ARRAY<STRING>": pa.list_(pa.string()),
-    "ARRAY<STRUCT<partition: INT, replica: INT>>": pa.list_(pa.struct([("partition", pa.int32()), ("replica", pa.int32())])),
+    "ARRAY<STRUCT<partition: INT, replica: INT>>": pa.list_(
+        pa.struct([("partition", pa.int32()), ("replica", pa.int32())])
+    ),
 }
 PARTITION = ("cluster", "incarnation", "topic", "partition")
 # tables that the fold of a partition writes
@@ -42,7 +44,9 @@ def columns(table: str) -> dict[str, str]:
     Columns of PARTITION and those that the caller adds (`updates._write`) are left out.
     """
     return {
-        name: kind for name, kind in schemas.columns(table).items() if name not in {*PARTITION, "code_version", "events_version"}
+        name: kind
+        for name, kind in schemas.columns(table).items()
+        if name not in {*PARTITION, "code_version", "events_version"}
     }
 
 
@@ -50,24 +54,38 @@ def _struct(table: str) -> pa.DataType:
     return pa.struct([pa.field(name, ARROW_TYPES[kind]) for name, kind in columns(table).items()])
 
 
-KEYS = [pa.field(name, ARROW_TYPES[kind]) for name, kind in schemas.columns("partition_states").items() if name in PARTITION]
+KEYS = [
+    pa.field(name, ARROW_TYPES[kind])
+    for name, kind in schemas.columns("partition_states").items()
+    if name in PARTITION
+]
 # columns that identify the group of a row
 GROUP = ("cluster", "key_topic", "key_partition")
 # rows of a partition for `fold_groups`: a stored state of it, or an event
 INPUT = pa.schema(
     [
-        ("cluster", pa.string()), ("key_topic", pa.string()), ("key_partition", pa.int32()), ("state", pa.string()),
-        ("state_incarnation", pa.int32()), ("state_brokers", pa.list_(pa.int32())),
+        ("cluster", pa.string()),
+        ("key_topic", pa.string()),
+        ("key_partition", pa.int32()),
+        ("state", pa.string()),
+        ("state_incarnation", pa.int32()),
+        ("state_brokers", pa.list_(pa.int32())),
         *((name, ARROW_TYPES[schemas.columns("events")[name]]) for name in EVENT_COLUMNS),
     ]
-)  # fmt: skip
-# each row is of one table, in the struct of that name; or `is_stale`: its partition has to be folded again from all its events
-OUTPUT = pa.schema([*KEYS, pa.field("is_stale", pa.bool_()), *(pa.field(name, _struct(name)) for name in FOLDED_TABLES)])
+)
+# each row is of one table, in the struct of that name; or `is_stale`: its partition has to be folded again
+# from all its events
+OUTPUT = pa.schema(
+    [*KEYS, pa.field("is_stale", pa.bool_()), *(pa.field(name, _struct(name)) for name in FOLDED_TABLES)]
+)
 OUTPUT_DDL = ", ".join(
     [
         *(f"{name} {schemas.columns('partition_states')[name]}" for name in PARTITION),
         "is_stale BOOLEAN",
-        *(f"{table} STRUCT<{', '.join(f'{name}: {kind}' for name, kind in columns(table).items())}>" for table in FOLDED_TABLES),
+        *(
+            f"{table} STRUCT<{', '.join(f'{name}: {kind}' for name, kind in columns(table).items())}>"
+            for table in FOLDED_TABLES
+        ),
     ]
 )
 
@@ -102,7 +120,8 @@ def _batch(table: str, rows: list[tuple[Any, ...]]) -> pa.RecordBatch:
     filled["is_stale"] = pa.array([table == "is_stale"] * len(rows), pa.bool_())
     others = OUTPUT.names[len(KEYS) :]
     return pa.RecordBatch.from_arrays(
-        [*keys, *(filled.get(name, pa.nulls(len(rows), OUTPUT.field(name).type)) for name in others)], schema=OUTPUT
+        [*keys, *(filled.get(name, pa.nulls(len(rows), OUTPUT.field(name).type)) for name in others)],
+        schema=OUTPUT,
     )
 
 
@@ -116,7 +135,10 @@ def array(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
 def rows_of(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[Any, ...]]:
     """Yield the rows of batches as tuples, time stamps as microseconds."""
     for batch in batches:
-        arrays = (column.cast(pa.int64()) if pa.types.is_timestamp(column.type) else column for column in batch.columns)
+        arrays = (
+            column.cast(pa.int64()) if pa.types.is_timestamp(column.type) else column
+            for column in batch.columns
+        )
         yield from zip(*(array.to_pylist() for array in arrays), strict=True)
 
 
@@ -143,7 +165,9 @@ def _event_factory(names: Sequence[str]) -> Any:
     return build
 
 
-def evidence_by_cluster(batches: Iterable[pa.RecordBatch], names: Sequence[str]) -> dict[str, ClusterEvidence]:
+def evidence_by_cluster(
+    batches: Iterable[pa.RecordBatch], names: Sequence[str]
+) -> dict[str, ClusterEvidence]:
     """Return cluster -> the evidence of its events. batches: as `events_of` takes them."""
     found: dict[str, ClusterEvidence] = {}
     for cluster, some in groupby(events_of(batches, names), key=lambda one: one[0]):
@@ -166,7 +190,9 @@ def in_groups(table: pa.Table, keys: Sequence[str]) -> list[pa.RecordBatch]:
     """Return rows in the order that `fold_groups` expects."""
     marked = table.append_column("is_event", pc.is_null(table["state"]))
     marked = marked.append_column("at", pc.fill_null(pc.cast(table["ts"], pa.int64()), -1))
-    return table.take(pc.sort_indices(marked, [(name, "ascending") for name in (*keys, "is_event", "at")])).to_batches()
+    return table.take(
+        pc.sort_indices(marked, [(name, "ascending") for name in (*keys, "is_event", "at")])
+    ).to_batches()
 
 
 def fold_groups(
@@ -177,9 +203,10 @@ def fold_groups(
 ) -> Iterator[pa.RecordBatch]:
     """Fold the partitions one after another.
 
-    batches: rows with cluster, topic, partition, state STRING, state_incarnation INT, state_brokers ARRAY<INT>, and names, which are columns
-    of an event. All rows of a partition are together: first its stored states (one for each incarnation, state not null), then its
-    events in order of time. out: OUTPUT. Other rows of a partition that `is_stale` do not count.
+    batches: rows with cluster, topic, partition, state STRING, state_incarnation INT, state_brokers
+    ARRAY<INT>, and names, which are columns of an event. All rows of a partition are together: first its
+    stored states (one for each incarnation, state not null), then its events in order of time. out: OUTPUT.
+    Other rows of a partition that `is_stale` do not count.
     at_once: number of events of a partition that are folded in one piece; None: all.
     """
     out = Rows()
@@ -192,7 +219,13 @@ def fold_groups(
 
 
 def _fold_group(
-    cluster: str, rows: Iterator[tuple[Any, ...]], build: Any, facts: ClusterFacts, *, at_once: int | None, out: Rows
+    cluster: str,
+    rows: Iterator[tuple[Any, ...]],
+    build: Any,
+    facts: ClusterFacts,
+    *,
+    at_once: int | None,
+    out: Rows,
 ) -> bool:
     """Fold a partition and add its rows. Return False if it is stale."""
     kept: dict[PartitionKey, _Kept] = {}

@@ -1,7 +1,7 @@
 """Restore the findings of the last completed run.
 
-A run that completes an interrupted one compares with these.
-A run is complete when its row is in `audit_runs`. That row is written last, and names the versions of the tables at the end of the run.
+A run that completes an interrupted one compares with these. A run is complete when its row is in
+`audit_runs`. That row is written last, and names the versions of the tables at the end of the run.
 """
 
 import json
@@ -38,7 +38,10 @@ def restore(store: Any, clusters: Collection[str]) -> bool:
     for run in runs[:MOST_RUNS]:
         if not run["tables_at"]:
             continue
-        found_at = {table: store.rows_at(table, clusters, version) for table, version in json.loads(run["tables_at"]).items()}
+        found_at = {
+            table: store.rows_at(table, clusters, version)
+            for table, version in json.loads(run["tables_at"]).items()
+        }
         rows = {table: some for table, some in found_at.items() if some is not None}
         if len(rows) < len(found_at):
             continue  # files of that version were removed

@@ -45,7 +45,9 @@ class MinIsr:
         null: every other topic.
         """
         found = {topic: [value for _, value in changes if value] for topic, changes in self.topics.items()}
-        others = [value for _, value in self.default if value] or ([self.of_brokers] if self.of_brokers else [])
+        others = [value for _, value in self.default if value] or (
+            [self.of_brokers] if self.of_brokers else []
+        )
         return {topic: min(values) for topic, values in [*found.items(), (None, others)] if values}
 
 
@@ -53,7 +55,8 @@ def _at(values: tuple[tuple[datetime, int | None], ...], moment: datetime | None
     if not values:
         return None
     known = len(values) if moment is None else bisect_right(values, moment, key=lambda value: value[0])
-    # the first line of a setting counts for the time before it, too: a broker that starts prints its settings again
+    # the first line of a setting counts for the time before it, too: a broker that starts prints its settings
+    # again
     return values[max(known, 1) - 1][1]
 
 
@@ -68,5 +71,8 @@ def from_lines(settings: Iterable[Setting], configured: Iterable[tuple[str, int]
         else:
             (topics.setdefault(topic, []) if topic else default).append((moment_of(ts), value))
     return MinIsr(
-        {topic: tuple(some) for topic, some in topics.items()}, tuple(default), min(of_brokers, default=None), tuple(configured)
+        {topic: tuple(some) for topic, some in topics.items()},
+        tuple(default),
+        min(of_brokers, default=None),
+        tuple(configured),
     )

@@ -35,7 +35,11 @@ from jobs.timelines.facts import QUIET
 from jobs.timelines.outages import Outage
 
 # replicas of a row of `partition_timeline`; null if the list is empty
-_HAS_ONE = pc.if_else(pc.list_value_length(pc.field("replicas")) > 0, pc.field("replicas"), pa.scalar(None, pa.list_(pa.int32())))
+_HAS_ONE = pc.if_else(
+    pc.list_value_length(pc.field("replicas")) > 0,
+    pc.field("replicas"),
+    pa.scalar(None, pa.list_(pa.int32())),
+)
 IS_WRONG = Where(
     "leader = -1 OR replicas IS NULL OR size(isr) < size(replicas) OR leader <> get(replicas, 0)",
     (pc.field("leader") == -1)
@@ -59,20 +63,28 @@ def partition_episodes(
 ) -> Frame:
     """Return the episodes in which something was wrong with partitions, from the rows that checks read.
 
-    audited: `updates.scope`; fact_tables: min_isr and broker_signs of `schemas/facts`; now: cluster -> reference time of its findings (UTC without
-    a zone). out: cluster, incarnation, topic, partition and the fields of `Episode`.
+    audited: `updates.scope`; fact_tables: min_isr and broker_signs of `schemas/facts`; now: cluster ->
+    reference time of its findings (UTC without a zone). out: cluster, incarnation, topic, partition and the
+    fields of `Episode`.
     """
     around = _surroundings(audited, fact_tables["broker_signs"], now, facts)
     smallest = {
         (cluster, number, topic): value
-        for cluster, number, topic, value in _values(fact_tables["min_isr"], "cluster", "incarnation", "topic", "min_isr")
+        for cluster, number, topic, value in _values(
+            fact_tables["min_isr"], "cluster", "incarnation", "topic", "min_isr"
+        )
     }
     timeline = audited["partition_timeline"]
     partition = ("cluster", "incarnation", "topic", "partition")
     steps = having(timeline, distinct(select(where(timeline, IS_WRONG), *partition)), partition)
     # the output of a tool after the end of the logs counts when later logs are read
     by_logs = one_of("source", ("logs", "metadata_log"))
-    known = by_cluster({name: by_logs if at is None else by_logs | at_or_before("valid_from", at) for name, at in now.items()})
+    known = by_cluster(
+        {
+            name: by_logs if at is None else by_logs | at_or_before("valid_from", at)
+            for name, at in now.items()
+        }
+    )
     moments = ("valid_from", "valid_to")
     steps = in_microseconds(select(where(steps, known), *partition, "step", *Step._fields), *moments)
     deleted = select(audited["topic_deletions"], "cluster", "incarnation", "topic", *Deletion._fields)
@@ -85,7 +97,9 @@ def partition_episodes(
         least = smallest.get(key, smallest.get((*key[:2], None)))
         known_deletions = [Deletion(row["requested_at"], row["completed_at"]) for row in deleted]
         for partition, some in _by_partition(rows).items():
-            for episode in episodes(some, surroundings, topic=key[2], min_isr=least, deletions=known_deletions):
+            for episode in episodes(
+                some, surroundings, topic=key[2], min_isr=least, deletions=known_deletions
+            ):
                 yield {"partition": partition, **episode._asdict()}
 
     return fold_topics(steps, deletions, fold, schema_of(_COLUMNS))
@@ -99,11 +113,16 @@ def _by_partition(rows: Dicts) -> dict[int, list[Step]]:
 
 
 def _surroundings(
-    audited: Mapping[str, Frame], broker_signs: Frame, now: Mapping[str, datetime | None], facts: Mapping[str, ClusterFacts]
+    audited: Mapping[str, Frame],
+    broker_signs: Frame,
+    now: Mapping[str, datetime | None],
+    facts: Mapping[str, ClusterFacts],
 ) -> dict[tuple[str, int], Surroundings]:
     """Return the surroundings by cluster and incarnation, without clusters that have no time stamp."""
     outages: dict[tuple[str, int], list[Outage]] = {}
-    for cluster, number, *outage in _values(audited["broker_outages"], "cluster", "incarnation", *Outage._fields):
+    for cluster, number, *outage in _values(
+        audited["broker_outages"], "cluster", "incarnation", *Outage._fields
+    ):
         outages.setdefault((cluster, number), []).append(Outage(*outage))
     own_lines: dict[tuple[str, int], dict[int, list[tuple[int, str]]]] = {}
     of_brokers = where(broker_signs, is_known("broker"))
@@ -118,9 +137,17 @@ def _surroundings(
                 own[:] = sorted({*own, *((one.ts, one.record_id) for one in some)})
     listed: dict[tuple[str, int], dict[int, set[str]]] = {}
     lists = where(audited["events"], one_of("event_type", ["topics"]) & is_known("ts"))
-    for at, cluster, number, topic in sorted(_values(lists, "ts", "cluster", "incarnation", "topic"), key=lambda row: row[0]):
-        listed.setdefault((cluster, number), {}).setdefault(at, set()).update([] if topic is None else [topic])
-    moments = {name: (at.replace(tzinfo=UTC) - EPOCH) // timedelta(microseconds=1) for name, at in now.items() if at is not None}
+    for at, cluster, number, topic in sorted(
+        _values(lists, "ts", "cluster", "incarnation", "topic"), key=lambda row: row[0]
+    ):
+        listed.setdefault((cluster, number), {}).setdefault(at, set()).update(
+            [] if topic is None else [topic]
+        )
+    moments = {
+        name: (at.replace(tzinfo=UTC) - EPOCH) // timedelta(microseconds=1)
+        for name, at in now.items()
+        if at is not None
+    }
     known = {(cluster, number) for cluster, one in facts.items() for number in one.by_number}
     return {
         (cluster, number): Surroundings(

@@ -40,16 +40,25 @@ _COLUMNS = """cluster STRING, incarnation INT, topic STRING, partition INT, kind
   is_certain BOOLEAN, records BIGINT, cut_from BIGINT, cut_to BIGINT, acks ARRAY<STRING>, largest_isr INT, died_at TIMESTAMP, evidence ARRAY<STRING>"""
 
 
-def partition_losses(audited: Mapping[str, Frame], fact_tables: Mapping[str, Frame], facts: Mapping[str, ClusterFacts]) -> Frame:
+def partition_losses(
+    audited: Mapping[str, Frame], fact_tables: Mapping[str, Frame], facts: Mapping[str, ClusterFacts]
+) -> Frame:
     """Return the losses of the partitions that checks read.
 
-    audited: `updates.scope`; fact_tables: min_isr of `schemas/facts`. out: cluster, incarnation, topic, partition and the fields of `Loss`.
+    audited: `updates.scope`; fact_tables: min_isr of `schemas/facts`. out: cluster, incarnation, topic,
+    partition and the fields of `Loss`.
     """
     events = where(audited["events"], ABOUT_LOSSES & is_known("ts"))
     timeline = audited["partition_timeline"]
-    partitions = distinct(together(select(where(timeline, _IS_OFFLINE), *PARTITION), select(where(events, _DECIDES), *PARTITION)))
+    partitions = distinct(
+        together(
+            select(where(timeline, _IS_OFFLINE), *PARTITION), select(where(events, _DECIDES), *PARTITION)
+        )
+    )
     rows = in_microseconds(
-        select(having(timeline, partitions, PARTITION), *PARTITION, "step", *Interval._fields), "valid_from", "valid_to"
+        select(having(timeline, partitions, PARTITION), *PARTITION, "step", *Interval._fields),
+        "valid_from",
+        "valid_to",
     )
     lines = in_microseconds(select(having(events, partitions, PARTITION), *PARTITION, *Line._fields), "ts")
     around = arounds(audited["broker_outages"], facts)
@@ -72,7 +81,9 @@ def by_partition(rows: Dicts, lines: Dicts) -> dict[int, tuple[list[Interval], l
     """Return partition -> its intervals, in order, and the lines about it; moments are microseconds."""
     found: dict[int, tuple[list[Interval], list[Line]]] = {}
     for row in sorted(rows, key=lambda row: (row["partition"], row["step"])):
-        found.setdefault(row["partition"], ([], []))[0].append(Interval(*(row[name] for name in Interval._fields)))
+        found.setdefault(row["partition"], ([], []))[0].append(
+            Interval(*(row[name] for name in Interval._fields))
+        )
     for line in lines:
         found.setdefault(line["partition"], ([], []))[1].append(Line(*(line[name] for name in Line._fields)))
     return found
@@ -82,15 +93,23 @@ def arounds(outages: Frame, facts: Mapping[str, ClusterFacts]) -> dict[tuple[str
     """Return (cluster, incarnation) -> the surroundings of losses, without min.insync.replicas."""
     crashes: dict[tuple[str, int], list[Crash]] = {}
     died = in_microseconds(
-        select(where(outages, one_of("how", [CRASHED]) & is_known("broker")), "cluster", "incarnation", *Crash._fields),
+        select(
+            where(outages, one_of("how", [CRASHED]) & is_known("broker")),
+            "cluster",
+            "incarnation",
+            *Crash._fields,
+        ),
         "since",
         "until",
     )
     for row in to_dicts(died):
-        crashes.setdefault((row["cluster"], row["incarnation"]), []).append(Crash(*(row[name] for name in Crash._fields)))
+        crashes.setdefault((row["cluster"], row["incarnation"]), []).append(
+            Crash(*(row[name] for name in Crash._fields))
+        )
     return {
         (name, number): Around(
-            may_be_last_leader=one.may_elect_last_leader(number), crashes=sorted(crashes.get((name, number), []))
+            may_be_last_leader=one.may_elect_last_leader(number),
+            crashes=sorted(crashes.get((name, number), [])),
         )
         for name, one in facts.items()
         for number in one.numbers

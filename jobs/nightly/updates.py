@@ -1,11 +1,13 @@
 """Update the timelines with the new records of a run.
 
-A partition's history is folded (`jobs.timelines`) from its events. The state of a partition's fold is a row of `partition_states`. The facts
-of the whole cluster are a row of `cluster_facts`, which also has the version of `events` that the timelines include. Late events
-make a state stale: only that partition is folded again from all of its events.
+A partition's history is folded (`jobs.timelines`) from its events. The state of a partition's fold is a row
+of `partition_states`. The facts of the whole cluster are a row of `cluster_facts`, which also has the version
+of `events` that the timelines include. Late events make a state stale: only that partition is folded again
+from all of its events.
 
-Rows are written in an order that survives an interruption: the states first, with the version of `events` that they include, the facts last.
-States of a later version than the facts were left by an interrupted run; their partitions are folded again.
+Rows are written in an order that survives an interruption: the states first, with the version of `events`
+that they include, the facts last. States of a later version than the facts were left by an interrupted run;
+their partitions are folded again.
 """
 
 import json
@@ -94,8 +96,10 @@ AT_REST = ("OnlineReplica", "NonExistentReplica", "KRaftOnline", "KRaftRemoved")
 class StoredFacts:
     """The row of a cluster in `cluster_facts`.
 
-    events_version, passed_over_version: the versions of the tables that its timelines include. facts: shared by all its partitions.
-    asked: what its findings depend on (`checks.asked`). configured: its settings in audit.toml that assignments and durability depend on.
+    events_version, passed_over_version: the versions of the tables that its timelines include. facts: shared
+    by all its partitions.
+    asked: what its findings depend on (`checks.asked`). configured: its settings in audit.toml that
+    assignments and durability depend on.
     """
 
     events_version: int
@@ -109,9 +113,12 @@ class StoredFacts:
 class NewRecords:
     """The new records of a run, and the stored facts of their clusters.
 
-    events: new rows of `events` that a rule recognises: cluster and EVENT_COLUMNS. removed: rows that were removed, likewise.
-    stored: the stored facts of clusters whose history is resumed. rebuilt: clusters all of whose events are in `events`.
-    events_version: version of the table that includes the new rows. count: number of new events. hours: hours of all new rows.
+    events: new rows of `events` that a rule recognises: cluster and EVENT_COLUMNS. removed: rows that were
+    removed, likewise.
+    stored: the stored facts of clusters whose history is resumed. rebuilt: clusters all of whose events are
+    in `events`.
+    events_version: version of the table that includes the new rows. count: number of new events. hours: hours
+    of all new rows.
     keeps: event type -> columns that the rules say are unchanged.
     """
 
@@ -145,7 +152,9 @@ def stored_facts(store: RunTables, clusters: Iterable[str], keeps: Keeps) -> dic
             row["asked"],
             row["configured"],
         )
-        for row in to_dicts(store.read("cluster_facts", clusters, one_of("code_version", [str(SEMANTICS_VERSION)])))
+        for row in to_dicts(
+            store.read("cluster_facts", clusters, one_of("code_version", [str(SEMANTICS_VERSION)]))
+        )
     }
 
 
@@ -187,7 +196,8 @@ def _counted(rows: Frame, moment: str, column: str) -> tuple[int, coverage.Hours
 class Resumed:
     """The effect of a run on a cluster whose history it continues.
 
-    before: the facts before the run. since: their newest moment, or the first new one if that is earlier (UTC without a zone).
+    before: the facts before the run. since: their newest moment, or the first new one if that is earlier (UTC
+    without a zone).
     """
 
     before: ClusterFacts
@@ -198,7 +208,8 @@ class Resumed:
 class Updated:
     """The facts of each cluster with events, and the versions of the tables that they include.
 
-    resumed: by cluster; clusters without an entry were rebuilt. topics: cluster and topic of the folded partitions; None: none was folded.
+    resumed: by cluster; clusters without an entry were rebuilt. topics: cluster and topic of the folded
+    partitions; None: none was folded.
     is_new: whether this differs from `cluster_facts`.
     """
 
@@ -219,7 +230,11 @@ class Updated:
 
 def update(store: RunTables, records: NewRecords) -> Updated:
     """Update timelines and coverage of the clusters."""
-    facts = {name: one.facts for name, one in records.stored.items()} if records.is_empty else _facts(store, records)
+    facts = (
+        {name: one.facts for name, one in records.stored.items()}
+        if records.is_empty
+        else _facts(store, records)
+    )
     (rebuilt, topics, version), counted = run_concurrently(
         partial(_update_timelines, store, records, facts), partial(_update_coverage, store, records, facts)
     )
@@ -256,7 +271,10 @@ def _update_timelines(
         version = store.version("events")
     folded = _fold(store, records, facts, changed, rebuilt)
     touched = _write(store, folded, version, sorted(facts.keys() - rebuilt), sorted(rebuilt))
-    run_concurrently(partial(_write_cluster_tables, store, facts), partial(_write_deletions, store, records, facts, rebuilt))
+    run_concurrently(
+        partial(_write_cluster_tables, store, facts),
+        partial(_write_deletions, store, records, facts, rebuilt),
+    )
     return rebuilt, computed(distinct(select(touched, "cluster", "topic"))), version
 
 
@@ -267,14 +285,23 @@ def _update_coverage(store: RunTables, records: NewRecords, facts: Mapping[str, 
     hours = None
     if changes is not None:
         hours = records.hours.with_others(_counted(changes.inserted, "hour", "hour")[1])
-    for clusters, recounted in ((records.stored.keys() & facts.keys(), hours), (records.rebuilt & facts.keys(), None)):
+    for clusters, recounted in (
+        (records.stored.keys() & facts.keys(), hours),
+        (records.rebuilt & facts.keys(), None),
+    ):
         if not clusters or (recounted is not None and recounted.is_none):
             continue
-        of_events, of_hour = (EVERY, EVERY) if recounted is None else (recounted.contain("ts"), recounted.contain("hour"))
+        of_events, of_hour = (
+            (EVERY, EVERY) if recounted is None else (recounted.contain("ts"), recounted.contain("hour"))
+        )
         events = store.read("events", clusters, of_events, coverage.EVENT_COLUMNS)
         passed_over = store.read("passed_over", clusters, of_hour, coverage.PASSED_OVER_COLUMNS)
         stored = store.read("coverage", clusters)
-        store.replace("coverage", clusters, coverage.coverage(events, passed_over, stored, store.schema("coverage"), recounted))
+        store.replace(
+            "coverage",
+            clusters,
+            coverage.coverage(events, passed_over, stored, store.schema("coverage"), recounted),
+        )
     return store.version("passed_over") if changes is None else changes.version
 
 
@@ -287,7 +314,10 @@ def note(store: RunTables, updated: Updated, asked: str, configured: Mapping[str
     if not updated.facts:
         return  # nothing was recognised
     versions = (str(SEMANTICS_VERSION), updated.events_version, updated.passed_over_version)
-    rows = [(name, one.to_json(), *versions, asked, configured.get(name, "")) for name, one in updated.facts.items()]
+    rows = [
+        (name, one.to_json(), *versions, asked, configured.get(name, ""))
+        for name, one in updated.facts.items()
+    ]
     store.replace("cluster_facts", updated.facts, _table("cluster_facts", rows))
 
 
@@ -299,10 +329,10 @@ def naive(microseconds: int) -> datetime | None:
 def scope(store: RunTables, updated: Updated, clusters: Iterable[str], days: int = 0) -> dict[str, Frame]:
     """Return the rows that checks and contracts read, by table.
 
-    They are the rows that the run has written and those that are still valid.
-    From timelines: all rows from a day before the first new event on, open rows that show a problem, and rows of folded topics that may have
-    changed. For subjects of unresolved findings also the open rows, and all rows since the first of these findings. For rebuilt clusters all
-    rows. days: number of further days of `durability`.
+    They are the rows that the run has written and those that are still valid. From timelines: all rows from a
+    day before the first new event on, open rows that show a problem, and rows of folded topics that may have
+    changed. For subjects of unresolved findings also the open rows, and all rows since the first of these
+    findings. For rebuilt clusters all rows. days: number of further days of `durability`.
     """
     names = sorted(clusters)
     looked_at = [name for name in schemas.contracts() if name not in ("findings", "finding_subjects")]
@@ -314,17 +344,24 @@ def scope(store: RunTables, updated: Updated, clusters: Iterable[str], days: int
 
     # checks read lines of logs, not outputs of tools
     of_events = OF_LOGS & (is_null("ts") | since("ts")) if begins else OF_LOGS
-    asked = dict.fromkeys(looked_at, (names,)) | {"events": (names, of_events, list(schemas.columns("events")))}
+    asked = dict.fromkeys(looked_at, (names,)) | {
+        "events": (names, of_events, list(schemas.columns("events")))
+    }
     read = run_concurrently(*(partial(store.read, name, *given) for name, given in asked.items()))
     tables: dict[str, Frame] = dict(zip(looked_at, read, strict=True))
     if not begins:
         return _read_often(tables)
     reported = _reported(store, names)
-    folded = set() if updated.topics is None else {(row["cluster"], row["topic"]) for row in to_dicts(updated.topics)}
+    folded = (
+        set()
+        if updated.topics is None
+        else {(row["cluster"], row["topic"]) for row in to_dicts(updated.topics)}
+    )
     rows = [(*key, reported.get(key), key in folded) for key in sorted(reported.keys() | folded)]
     topics = (
         pa.table(
-            [pa.array(some, one.type) for some, one in zip(zip(*rows, strict=True), LOOKED_AT, strict=True)], schema=LOOKED_AT
+            [pa.array(some, one.type) for some, one in zip(zip(*rows, strict=True), LOOKED_AT, strict=True)],
+            schema=LOOKED_AT,
         )
         if rows
         else LOOKED_AT.empty_table()
@@ -336,16 +373,22 @@ def scope(store: RunTables, updated: Updated, clusters: Iterable[str], days: int
     conditions = {
         "coverage": is_null("hour") | since("hour"),
         "durability": whole
-        | by_cluster({name: from_day("day", _day_from(at - timedelta(days + 1))) for name, at in begins.items()}),
+        | by_cluster(
+            {name: from_day("day", _day_from(at - timedelta(days + 1))) for name, at in begins.items()}
+        ),
         "topic_assignments": is_null("valid_to") | since("valid_to"),
         "broker_load": is_null("valid_to") | since("valid_to"),
         "broker_outages": is_null("until") | since("until", {name: first[name] for name in begins}),
     }
     for table, condition in conditions.items():
         tables[table] = where(tables[table], condition)
-    is_valid, is_reported, may_change = is_null("valid_to"), is_known("reported"), is_true("folded") & UNSETTLED
+    is_valid = is_null("valid_to")
+    is_reported = is_known("reported")
+    may_change = is_true("folded") & UNSETTLED
     moved = since("started_at") | since("completed_at")
-    ended = not_before("completed_at", "reported") | is_null("completed_at") & not_before("started_at", "reported")
+    ended = not_before("completed_at", "reported") | is_null("completed_at") & not_before(
+        "started_at", "reported"
+    )
     over = since("valid_from") | since("valid_to") | not_before("valid_to", "reported")
     for table, condition in {
         "partition_timeline": is_valid & (is_reported | IS_WRONG) | over,
@@ -358,7 +401,8 @@ def scope(store: RunTables, updated: Updated, clusters: Iterable[str], days: int
     return _read_often(tables)
 
 
-# topics that checks read: begin of the first unresolved finding about them, and whether a partition was folded
+# topics that checks read: begin of the first unresolved finding about them, and whether a partition was
+# folded
 LOOKED_AT = pa.schema([*TOPICS, ("reported", pa.timestamp("us", "UTC")), ("folded", pa.bool_())])
 
 
@@ -367,7 +411,9 @@ def _day_from(at: datetime) -> date:
     return (at + timedelta(1) - timedelta(microseconds=1)).date()
 
 
-def partitions_now(store: RunTables, updated: Updated, audited: Mapping[str, Frame], clusters: Collection[str]) -> Frame:
+def partitions_now(
+    store: RunTables, updated: Updated, audited: Mapping[str, Frame], clusters: Collection[str]
+) -> Frame:
     """Return the state of every partition: the rows of `partition_timeline` without an end.
 
     audited: `scope`, which has them all where no cluster's history is resumed.
@@ -381,9 +427,13 @@ def _reported(store: RunTables, clusters: Iterable[str]) -> dict[tuple[str, str]
     """Return cluster and topic of unresolved findings -> begin of the first of them, UTC without a zone."""
     is_open = ~one_of("status", ["resolved"]) & is_known("first_seen")
     found = store.read("findings", clusters, is_open, ["cluster", "topic", "fingerprint", "first_seen"])
-    first = {row["fingerprint"]: row["first_seen"] for row in to_dicts(select(found, "fingerprint", "first_seen"))}
+    first = {
+        row["fingerprint"]: row["first_seen"] for row in to_dicts(select(found, "fingerprint", "first_seen"))
+    }
     subjects = having(store.read("finding_subjects", clusters), found, ["fingerprint"])
-    topics = together(select(found, "cluster", "fingerprint", "topic"), select(subjects, "cluster", "fingerprint", "topic"))
+    topics = together(
+        select(found, "cluster", "fingerprint", "topic"), select(subjects, "cluster", "fingerprint", "topic")
+    )
     reported: dict[tuple[str, str], datetime] = {}
     for row in to_dicts(distinct(where(topics, is_known("topic")))):
         key, at = (row["cluster"], row["topic"]), first[row["fingerprint"]].replace(tzinfo=None)
@@ -400,7 +450,10 @@ def _table(table: str, rows: Iterable[tuple[Any, ...]]) -> pa.Table:
     """Return rows of a table. rows: values of its columns, time stamps as microseconds."""
     kinds = schemas.columns(table)
     columns = list(zip(*rows, strict=True)) or [()] * len(kinds)
-    arrays = [folding.array(values, folding.ARROW_TYPES[kind]) for values, kind in zip(columns, kinds.values(), strict=True)]
+    arrays = [
+        folding.array(values, folding.ARROW_TYPES[kind])
+        for values, kind in zip(columns, kinds.values(), strict=True)
+    ]
     return pa.table(arrays, names=list(kinds))
 
 
@@ -419,7 +472,8 @@ def _facts(store: RunTables, records: NewRecords) -> dict[str, ClusterFacts]:
         if name in records.rebuilt and name not in evidence:
             continue  # nothing was recognised in its logs
         found[name] = ClusterFacts.of(
-            new if name in records.rebuilt | lost else records.stored[name].facts.evidence + new, records.keeps
+            new if name in records.rebuilt | lost else records.stored[name].facts.evidence + new,
+            records.keeps,
         )
     return found
 
@@ -434,7 +488,8 @@ def _lost(records: NewRecords) -> set[str]:
     return {
         name
         for name, ids in removed_ids.items()
-        if name in records.stored and any(one in evidence for evidence in [records.stored[name].facts.to_json()] for one in ids)
+        if name in records.stored
+        and any(one in evidence for evidence in [records.stored[name].facts.to_json()] for one in ids)
     }
 
 
@@ -446,11 +501,17 @@ def _correct_incarnations(
     Return whether there was something to correct.
     """
     before = {name: one.facts for name, one in records.stored.items()}
-    several = {name for name in facts if len(facts[name].numbers) > 1 or (name in before and len(before[name].numbers) > 1)}
+    several = {
+        name
+        for name in facts
+        if len(facts[name].numbers) > 1 or (name in before and len(before[name].numbers) > 1)
+    }
     if not several:
         return False
     new = _new(records, several, several.intersection(rebuilt))
-    numbered = computed(_incarnations(store.read("events", several, new), {name: facts[name] for name in several}))
+    numbered = computed(
+        _incarnations(store.read("events", several, new), {name: facts[name] for name in several})
+    )
     if is_empty(numbered):
         return False
     store.set_matching("events", new, numbered, EVENT)
@@ -479,7 +540,9 @@ def _incarnations(rows: Frame, facts: Mapping[str, ClusterFacts]) -> Frame:
     def numbered(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             events = folding.events_of([batch.drop_columns("incarnation")], names)
-            numbers = pa.array([facts[cluster].incarnation_of(event) for cluster, event in events], pa.int32())
+            numbers = pa.array(
+                [facts[cluster].incarnation_of(event) for cluster, event in events], pa.int32()
+            )
             corrected = pa.record_batch([batch["record_id"], batch["item"], numbers], schema=NUMBERED)
             yield corrected.filter(pc.not_equal(numbers, batch["incarnation"]))
 
@@ -505,7 +568,9 @@ def topic_named(events: Frame, facts: Mapping[str, ClusterFacts]) -> Frame:
     }
     rows = [(*key, topic) for key, topic in names.items()]
     topics_of_ids = pa.Table.from_pylist([dict(zip(NAMED.names, row, strict=True)) for row in rows], NAMED)
-    found = coalesced(looked_up(events, topics_of_ids, ["cluster", "topic_id"]), "key_topic", "topic", "name_of_id")
+    found = coalesced(
+        looked_up(events, topics_of_ids, ["cluster", "topic_id"]), "key_topic", "topic", "name_of_id"
+    )
     return select(found, *(name for name in column_names(events)), "key_topic")
 
 
@@ -514,7 +579,9 @@ NAMED = pa.schema([("cluster", pa.string()), ("topic_id", pa.string()), ("name_o
 
 def _keyed(events: Frame, facts: Mapping[str, ClusterFacts]) -> Frame:
     """Return the events of partitions. out: cluster, key_topic, key_partition and EVENT_COLUMNS."""
-    named = select(topic_named(events, facts), "cluster", "key_topic", *EVENT_COLUMNS, key_partition="partition")
+    named = select(
+        topic_named(events, facts), "cluster", "key_topic", *EVENT_COLUMNS, key_partition="partition"
+    )
     return where(named, is_known("key_topic") & is_known("key_partition"))
 
 
@@ -526,18 +593,30 @@ def _states_about(store: RunTables, keys: Sequence[Frame], changed: Mapping[str,
     """Return rows of `partition_states`: at least those that changes may affect."""
     if any(what.brokers for what in changed.values()):
         return store.read("partition_states", changed)
-    others = pa.table({"topic": pa.array(sorted({topic for what in changed.values() for topic in what.topics}), pa.string())})
-    return store.rows_about("partition_states", changed, "topic", together(*(select(some, "topic") for some in keys), others))
+    others = pa.table(
+        {
+            "topic": pa.array(
+                sorted({topic for what in changed.values() for topic in what.topics}), pa.string()
+            )
+        }
+    )
+    return store.rows_about(
+        "partition_states", changed, "topic", together(*(select(some, "topic") for some in keys), others)
+    )
 
 
 def _touched_states(
-    store: RunTables, records: NewRecords, keyed: Frame, changed: Mapping[str, Affected], removed: Frame | None
+    store: RunTables,
+    records: NewRecords,
+    keyed: Frame,
+    changed: Mapping[str, Affected],
+    removed: Frame | None,
 ) -> Frame:
     """Return the states of partitions that new events affect.
 
     Events may affect them directly or by a change of their topic or of one of their brokers.
-    keyed: new events. removed: PARTITION_KEY. out: the columns of `folding.INPUT` that are a state's. An unusable state is empty:
-    an interrupted run has left it, or an event that it includes was removed.
+    keyed: new events. removed: PARTITION_KEY. out: the columns of `folding.INPUT` that are a state's. An
+    unusable state is empty: an interrupted run has left it, or an event that it includes was removed.
     """
     keys = [_keys(keyed), *([] if removed is None else [removed])]
     states = marked(_states_about(store, keys, changed), together(*keys), PARTITION_KEY, "is_about")
@@ -550,7 +629,9 @@ def _touched_states(
         if what.brokers:
             states = marked_with_any(states, "brokers", what.brokers, f"is_on_{number}")
             touched |= of_clusters([name]) & is_true(f"is_on_{number}")
-    unfit = by_cluster({name: above("events_version", records.stored[name].events_version) for name in changed})
+    unfit = by_cluster(
+        {name: above("events_version", records.stored[name].events_version) for name in changed}
+    )
     if removed is not None:
         states = marked(states, removed, PARTITION_KEY, "is_removed")
         unfit |= is_true("is_removed")
@@ -608,7 +689,9 @@ def _fold(
             break
         refolded = stale if refolded is None else refolded
         history = _keyed(_recognised(store.read("events", facts)), facts)
-        mine = having(history, select(stale, "cluster", key_topic="topic", key_partition="partition"), folding.GROUP)
+        mine = having(
+            history, select(stale, "cluster", key_topic="topic", key_partition="partition"), folding.GROUP
+        )
         again = store.folded(mine, no_states, facts, at_once)
         rows = together(lacking(rows, stale, PARTITION_KEY), again)
     return FoldedRows(rows, refolded)
@@ -618,7 +701,9 @@ def _partitions(rows: Frame) -> Frame:
     return distinct(select(rows, *PARTITION_KEY))
 
 
-def _write(store: RunTables, folded: FoldedRows, version: int, resumed: Sequence[str], rebuilt: Sequence[str]) -> Frame:
+def _write(
+    store: RunTables, folded: FoldedRows, version: int, resumed: Sequence[str], rebuilt: Sequence[str]
+) -> Frame:
     """Replace the rows of folded partitions.
 
     version: of `events`. resumed, rebuilt: clusters. out: PARTITION_KEY of these partitions.
@@ -643,7 +728,9 @@ def _write(store: RunTables, folded: FoldedRows, version: int, resumed: Sequence
     return touched
 
 
-def _without_stored_rows(store: RunTables, table: str, rows: Frame, refolded: Frame, resumed: Sequence[str]) -> Frame:
+def _without_stored_rows(
+    store: RunTables, table: str, rows: Frame, refolded: Frame, resumed: Sequence[str]
+) -> Frame:
     """Return the new rows of refolded partitions without settled rows that are stored already.
 
     Remove stored ones that differ.
@@ -666,7 +753,9 @@ def _write_cluster_tables(store: RunTables, facts: Mapping[str, ClusterFacts]) -
     for cluster, *key, text in folding.rows_of(rows.to_batches()):
         breaks.setdefault(cluster, []).extend((PartitionKey(*key), Break.of(one)) for one in json.loads(text))
     terms = [(name, *row) for name, one in facts.items() for row in controllers(one)]
-    found = [(name, *row) for name, one in facts.items() for row in discontinuities(breaks.get(name, []), one)]
+    found = [
+        (name, *row) for name, one in facts.items() for row in discontinuities(breaks.get(name, []), one)
+    ]
     assigned = _assigned_brokers(store, facts)
     down = [
         (name, number, *outage)
@@ -675,19 +764,30 @@ def _write_cluster_tables(store: RunTables, facts: Mapping[str, ClusterFacts]) -
         for outage in one.outages(number, assigned.get((name, number)))
     ]
     tables = {"controllers": terms, "discontinuities": found, "broker_outages": down}
-    run_concurrently(*(partial(store.replace, table, facts, _table(table, rows)) for table, rows in tables.items()))
+    run_concurrently(
+        *(partial(store.replace, table, facts, _table(table, rows)) for table, rows in tables.items())
+    )
 
 
-def _assigned_brokers(store: RunTables, facts: Mapping[str, ClusterFacts]) -> dict[tuple[str, int], dict[int, int | None]]:
+def _assigned_brokers(
+    store: RunTables, facts: Mapping[str, ClusterFacts]
+) -> dict[tuple[str, int], dict[int, int | None]]:
     """Return cluster and incarnation -> broker with replicas -> since when, where needed (microseconds)."""
     found: dict[tuple[str, int], dict[int, int | None]] = {}
-    for batch in store.rows_that_have("partition_states", facts, "brokers", ["cluster", "incarnation", "brokers"]).to_batches():
+    for batch in store.rows_that_have(
+        "partition_states", facts, "brokers", ["cluster", "incarnation", "brokers"]
+    ).to_batches():
         of_row = batch.select(["cluster", "incarnation"]).take(pc.list_parent_indices(batch["brokers"]))
         each = pa.Table.from_batches([of_row]).append_column("broker", pc.list_flatten(batch["brokers"]))
-        for cluster, number, broker in folding.rows_of(each.group_by(each.column_names).aggregate([]).to_batches()):
+        for cluster, number, broker in folding.rows_of(
+            each.group_by(each.column_names).aggregate([]).to_batches()
+        ):
             found.setdefault((cluster, number), {})[broker] = None
     left_out = [
-        (*key, broker) for key, brokers in found.items() if key[0] in facts for broker in facts[key[0]].left_out(key[1], brokers)
+        (*key, broker)
+        for key, brokers in found.items()
+        if key[0] in facts
+        for broker in facts[key[0]].left_out(key[1], brokers)
     ]
     if left_out:
         names = ["cluster", "incarnation", "replica"]
@@ -695,13 +795,15 @@ def _assigned_brokers(store: RunTables, facts: Mapping[str, ClusterFacts]) -> di
         columns = [*names, "valid_from"]
         rows = store.read("replica_timeline", facts, is_known("replica"), columns)
         for row in extremes(having(rows, left_out_replicas, names), names, "valid_from"):
-            found[row["cluster"], row["incarnation"]][row["replica"]] = row["first"] and (row["first"] - EPOCH) // timedelta(
-                microseconds=1
-            )
+            found[row["cluster"], row["incarnation"]][row["replica"]] = row["first"] and (
+                row["first"] - EPOCH
+            ) // timedelta(microseconds=1)
     return found
 
 
-def _write_deletions(store: RunTables, records: NewRecords, facts: Mapping[str, ClusterFacts], rebuilt: frozenset[str]) -> None:
+def _write_deletions(
+    store: RunTables, records: NewRecords, facts: Mapping[str, ClusterFacts], rebuilt: frozenset[str]
+) -> None:
     """Update `topic_deletions`: under ZooKeeper, rebuild the topics with new records.
 
     Under KRaft, take all from the facts.
@@ -711,14 +813,18 @@ def _write_deletions(store: RunTables, records: NewRecords, facts: Mapping[str, 
         | one_of("to_state", ["ReplicaDeletionIneligible"])
         | one_of("event_type", ["replica_state_change_failed"])
     )
-    whole = rebuilt | {name for name, one in facts.items() if one.kraft_since is not None and one.kraft_since >= 0}
+    whole = rebuilt | {
+        name for name, one in facts.items() if one.kraft_since is not None and one.kraft_since >= 0
+    }
     rows = [(name, *row) for name, one in facts.items() for row in kraft_topic_deletions(one)]
     by_topic = [name for name, one in facts.items() if name not in whole and one.kraft_since is None]
     columns = ["cluster", *EVENT_COLUMNS]
     events, others = _recognised(store.read("events", whole, of_deletions, columns)), None
     if by_topic:
         new = [records.events, *([] if records.removed is None else [records.removed])]
-        topics = computed(distinct(select(where(together(*new), of_clusters(by_topic) & of_deletions), *TOPIC)))
+        topics = computed(
+            distinct(select(where(together(*new), of_clusters(by_topic) & of_deletions), *TOPIC))
+        )
         others = store.read("topic_deletions", by_topic)
         if not is_empty(topics):
             others = lacking(others, topics, TOPIC)
@@ -731,6 +837,12 @@ def _write_deletions(store: RunTables, records: NewRecords, facts: Mapping[str, 
         one = facts[cluster]
         if event.topic and is_about_deletion(event) and not one[one.incarnation_of(event)].is_of_kraft(event):
             by_name.setdefault((cluster, event.topic), []).append(event)
-    rows += [(cluster, *row) for (cluster, _), events in by_name.items() for row in topic_deletions(events, facts[cluster])]
+    rows += [
+        (cluster, *row)
+        for (cluster, _), events in by_name.items()
+        for row in topic_deletions(events, facts[cluster])
+    ]
     rebuilt_rows = _table("topic_deletions", rows)
-    store.replace("topic_deletions", facts, rebuilt_rows if others is None else together(rebuilt_rows, others))
+    store.replace(
+        "topic_deletions", facts, rebuilt_rows if others is None else together(rebuilt_rows, others)
+    )

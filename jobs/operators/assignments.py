@@ -25,7 +25,7 @@ from jobs.operators.topic_assignments import (
     shared_events,
     topic_rows,
     what_if,
-)  # fmt: skip
+)
 from jobs.timelines import ClusterFacts
 from parsers.explanation import visible
 from schemas.moments import moment
@@ -41,9 +41,17 @@ examples:
   kafka-audit assignments --tables /data/audit --what-if broker=3:down --what-if broker=5:down --at 2026-03-01T04:00:00Z
 """
 TIMELINE_COLUMNS = (
-    "partition", "step", "valid_from", "valid_to", "replicas", "adding_replicas", "removing_replicas", "state", "reassignment_phase",
+    "partition",
+    "step",
+    "valid_from",
+    "valid_to",
+    "replicas",
+    "adding_replicas",
+    "removing_replicas",
+    "state",
+    "reassignment_phase",
     "record_id",
-)  # fmt: skip
+)
 EFFECT_WORDS = {"offline": "no leader", "below_min_isr": "below min ISR", "loses_leader": "another leader"}
 
 
@@ -70,14 +78,15 @@ def add_arguments(commands: Any) -> None:
     )
 
 
-# -- the tables ------------------------------------------------------------------------------------------------
+# -- the tables ----------------------------------------------------------------------------------------------
 
 
 def write(store: Any, updated: Any, rebuilt: Iterable[str], racks: Mapping[str, Mapping[int, str]]) -> None:
     """Update `topic_assignments` and `broker_load`.
 
-    updated: `updates.Updated`. rebuilt: clusters whose topics are all judged again. Of other clusters, only topics with new records are, and topics
-    whose assignment is as recent as the new records. racks: cluster -> broker -> rack, of audit.toml.
+    updated: `updates.Updated`. rebuilt: clusters whose topics are all judged again. Of other clusters, only
+    topics with new records are, and topics whose assignment is as recent as the new records. racks: cluster
+    -> broker -> rack, of audit.toml.
     """
     from jobs.engine.rows import (
         at_or_after,
@@ -102,10 +111,14 @@ def write(store: Any, updated: Any, rebuilt: Iterable[str], racks: Mapping[str, 
         if _racks(_shared(updated.resumed[name].before, racks.get(name))) != _racks(shared[name])
     }
     others = facts.keys() - whole
-    recent = by_cluster({name: at_or_after("valid_from", updated.resumed[name].since - LAG) for name in others})
+    recent = by_cluster(
+        {name: at_or_after("valid_from", updated.resumed[name].since - LAG) for name in others}
+    )
     as_new = to_dicts(distinct(store.read("topic_assignments", others, recent, TOPIC))) if others else []
     topics = RebuiltTopics.of_any(whole, updated.topics, [(row["cluster"], row["topic"]) for row in as_new])
-    created = topic_named(store.read("events", facts, one_of("event_type", CREATED), ["cluster", *EVENT_COLUMNS]), facts)
+    created = topic_named(
+        store.read("events", facts, one_of("event_type", CREATED), ["cluster", *EVENT_COLUMNS]), facts
+    )
     columns = [name for name in EVENT_COLUMNS if name != "topic"]
     created = select(where(created, is_known("key_topic")), "cluster", *columns, topic="key_topic")
     timelines = topics.read(store, "partition_timeline", facts, [*KEY, *TIMELINE_COLUMNS])
@@ -113,7 +126,9 @@ def write(store: Any, updated: Any, rebuilt: Iterable[str], racks: Mapping[str, 
     judged = store.map_groups(timelines, topics.of(created), KEY, partial(_judged, shared), schema)
     load = mapped(judged, broker_loads, store.schema("broker_load"))
     for table, rows in (("topic_assignments", judged), ("broker_load", load)):
-        store.replace(table, facts, together(rows, topics.not_of(store.read(table, others))) if others else rows)
+        store.replace(
+            table, facts, together(rows, topics.not_of(store.read(table, others))) if others else rows
+        )
 
 
 def _judged(
@@ -133,7 +148,7 @@ def _racks(shared: Mapping[int, Cluster]) -> dict[int, tuple[Any, ...]]:
     return {number: (dict(one.racks), one.rackless) for number, one in shared.items()}
 
 
-# -- the command -----------------------------------------------------------------------------------------------
+# -- the command ---------------------------------------------------------------------------------------------
 
 
 def run(options: argparse.Namespace) -> int:
@@ -141,15 +156,27 @@ def run(options: argparse.Namespace) -> int:
     down = [_broker(text) for text in options.what_if or ()]
     at = parsed_moment(options.at, "--at") if options.at else None
     if "topic_assignments" not in analysis.present(options.tables):
-        raise UsageError(f"--tables {options.tables} has no topic_assignments; run `kafka-audit audit` on it first")
-    tables = analysis.opened(options.tables, ("partition_timeline", "cluster_facts") if down else ("topic_assignments",))
+        raise UsageError(
+            f"--tables {options.tables} has no topic_assignments; run `kafka-audit audit` on it first"
+        )
+    tables = analysis.opened(
+        options.tables, ("partition_timeline", "cluster_facts") if down else ("topic_assignments",)
+    )
     if down:
         lines = _effects(tables, options, down, at)
     else:
         rows = analysis.rows_of(tables, "topic_assignments", options.cluster, options.topic)
         if at is not None:
             rows = [row for row in rows if analysis.covers(row, at)]
-        rows.sort(key=lambda r: (r["cluster"], r["incarnation"], r["topic"], r["valid_from"] is not None, r["valid_from"]))
+        rows.sort(
+            key=lambda r: (
+                r["cluster"],
+                r["incarnation"],
+                r["topic"],
+                r["valid_from"] is not None,
+                r["valid_from"],
+            )
+        )
         lines = _json(rows) if options.json else _text(rows)
     terminal.show(lines, styled=False)
     return errors.CLEAN
@@ -172,7 +199,19 @@ def _text(rows: list[dict[str, Any]]) -> Iterator[str]:
     for name in sorted({row["cluster"] for row in rows}):
         mine = [row for row in rows if row["cluster"] == name]
         yield f"Assignments of {visible(name)}"
-        heads = ("topic", "since", "", "parts", "RF", "placement", "start", "shift", "racks", "skew", "leaders")
+        heads = (
+            "topic",
+            "since",
+            "",
+            "parts",
+            "RF",
+            "placement",
+            "start",
+            "shift",
+            "racks",
+            "skew",
+            "leaders",
+        )
         yield from analysis.text_table(heads, [_cells(row) for row in mine], terminal.width())
         yield ""
         for row in mine:
@@ -181,16 +220,27 @@ def _text(rows: list[dict[str, Any]]) -> Iterator[str]:
                 yield from (f"  ! {text}" for text in row["violations"])
         yield ""
         yield "Brokers now"
-        yield from analysis.text_table(("broker", "replicas", "first replicas", "topics"), _load(mine), terminal.width())
+        yield from analysis.text_table(
+            ("broker", "replicas", "first replicas", "topics"), _load(mine), terminal.width()
+        )
         yield ""
 
 
 def _cells(row: Mapping[str, Any]) -> list[Any]:
     aware = {True: "aware", False: "unaware", None: "?"}[row["rack_aware"]]
     return [
-        row["topic"], _since(row["valid_from"]), row["cause"], row["partitions"], row["replication_factor"], row["placement"],
-        row["start_index"], row["shift"], aware, row["replicas_skew"], row["leaders_skew"],
-    ]  # fmt: skip
+        row["topic"],
+        _since(row["valid_from"]),
+        row["cause"],
+        row["partitions"],
+        row["replication_factor"],
+        row["placement"],
+        row["start_index"],
+        row["shift"],
+        aware,
+        row["replicas_skew"],
+        row["leaders_skew"],
+    ]
 
 
 def _since(began: datetime | None) -> str:
@@ -212,22 +262,33 @@ def _load(rows: Iterable[Mapping[str, Any]]) -> list[list[int]]:
     return [[broker, replicas[broker], leaders[broker], len(topics[broker])] for broker in sorted(replicas)]
 
 
-def _effects(tables: Tables, options: argparse.Namespace, down: list[int], at: datetime | None) -> Iterator[str]:
+def _effects(
+    tables: Tables, options: argparse.Namespace, down: list[int], at: datetime | None
+) -> Iterator[str]:
     """Return the lines of --what-if, for the state at a moment or the last known one."""
     from jobs.nightly import min_isr
 
-    rows = analysis.rows_of(tables, "partition_timeline", options.cluster, options.topic, "true" if at else "valid_to IS NULL")
+    rows = analysis.rows_of(
+        tables, "partition_timeline", options.cluster, options.topic, "true" if at else "valid_to IS NULL"
+    )
     rows = [row for row in rows if at is None or analysis.covers(row, at)]
-    last = {name: max(r["incarnation"] for r in rows if r["cluster"] == name) for name in {r["cluster"] for r in rows}}
+    last = {
+        name: max(r["incarnation"] for r in rows if r["cluster"] == name)
+        for name in {r["cluster"] for r in rows}
+    }
     rows = [row for row in rows if row["incarnation"] == last[row["cluster"]]]
     if unknown := set(down) - {broker for row in rows for broker in row["replicas"] or ()}:
         raise UsageError(f"--what-if: no partition has a replica on broker {min(unknown)}")
     for name in sorted(last):
         mine = [row for row in rows if row["cluster"] == name]
         (known,) = analysis.rows_where(tables, "cluster_facts", f"cluster = {quoted(name)}")
-        settings = min_isr.from_lines(ClusterFacts.from_json(known["facts"]).settings_by_number.get(last[name], ()))
+        settings = min_isr.from_lines(
+            ClusterFacts.from_json(known["facts"]).settings_by_number.get(last[name], ())
+        )
         effects = what_if(mine, down, {row["topic"]: settings.of(row["topic"]) for row in mine})
-        yield from _json_effects(name, effects) if options.json else _text_effects(name, effects, down, len(mine))
+        yield from (
+            _json_effects(name, effects) if options.json else _text_effects(name, effects, down, len(mine))
+        )
 
 
 def _json_effects(name: str, effects: Iterable[Effect]) -> Iterator[str]:
@@ -250,5 +311,7 @@ def _text_effects(name: str, effects: list[Effect], down: list[int], partitions:
             ]
             for e in effects
         ]
-        yield from analysis.text_table(("partition", "effect", "leader", "then", "ISR left", "min ISR"), cells, terminal.width())
+        yield from analysis.text_table(
+            ("partition", "effect", "leader", "then", "ISR left", "min ISR"), cells, terminal.width()
+        )
     yield ""

@@ -34,7 +34,7 @@ from jobs.operators.topic_durability import (
     tally_since,
     topic_rows,
     with_stored_losses,
-)  # fmt: skip
+)
 from jobs.timelines import ClusterFacts
 from jobs.timelines.events import moment_of
 from jobs.timelines.losses import LINES, RECOVERING, Around
@@ -66,20 +66,24 @@ def add_arguments(commands: Any) -> None:
         examples=EXAMPLES,
     )
     command.add_argument("--days", metavar="D..E", help="only these days, both included (default: all)")
-    command.add_argument("--config", type=Path, metavar="audit.toml", help="with [[slo]]: exit with 1 where one is missed")
+    command.add_argument(
+        "--config", type=Path, metavar="audit.toml", help="with [[slo]]: exit with 1 where one is missed"
+    )
     form = command.add_mutually_exclusive_group()
     form.add_argument("--by-day", action="store_true", help="one row a day (default: the whole span)")
-    form.add_argument("--partitions", action="store_true", help="one row a partition of TOPIC, for the whole span")
+    form.add_argument(
+        "--partitions", action="store_true", help="one row a partition of TOPIC, for the whole span"
+    )
 
 
-# -- the table -------------------------------------------------------------------------------------------------
+# -- the table -----------------------------------------------------------------------------------------------
 
 
 def write(store: Any, updated: Any, rebuilt: Iterable[str], config: Config) -> None:
     """Update `durability`; late records correct the days that they belong to.
 
-    updated: `updates.Updated`. rebuilt: clusters whose topics are all rebuilt. Of other clusters, the topics with new records are rebuilt; the
-    remaining topics get only the days since the last run.
+    updated: `updates.Updated`. rebuilt: clusters whose topics are all rebuilt. Of other clusters, the topics
+    with new records are rebuilt; the remaining topics get only the days since the last run.
     """
     from jobs.engine.rows import (
         EVERY,
@@ -107,7 +111,13 @@ def write(store: Any, updated: Any, rebuilt: Iterable[str], config: Config) -> N
     topics = RebuiltTopics.of_any(whole, updated.topics, reset)
     deletions = to_dicts(where(store.read("topic_deletions", facts), is_known("requested_at")))
     hours = to_dicts(
-        distinct(select(where(store.read("coverage", facts), above("records", 0) & is_known("hour")), "cluster", "hour"))
+        distinct(
+            select(
+                where(store.read("coverage", facts), above("records", 0) & is_known("hour")),
+                "cluster",
+                "hour",
+            )
+        )
     )
     shared = _shared(facts, deletions, hours, config)
     events = store.read("events", facts, ABOUT_LOSSES, ["cluster", "incarnation", *EVENT_COLUMNS])
@@ -127,7 +137,9 @@ def write(store: Any, updated: Any, rebuilt: Iterable[str], config: Config) -> N
     def extend() -> Any:
         timeline = store.read("partition_timeline", since, is_recent, columns)
         known = topics.not_of(where(stored, newest))
-        return store.map_groups(topics.not_of(timeline), known, KEY, partial(_new_days, shared, since), schema)
+        return store.map_groups(
+            topics.not_of(timeline), known, KEY, partial(_new_days, shared, since), schema
+        )
 
     rows, later = run_concurrently(rebuild, extend)
     replaced = any_of([newest, of_clusters(whole)])
@@ -150,13 +162,19 @@ def _all_days(
 
 
 def _new_days(
-    shared: Mapping[tuple[str, int], Shared], since: Mapping[str, date], key: tuple[Any, ...], history: "Dicts", stored: "Dicts"
+    shared: Mapping[tuple[str, int], Shared],
+    since: Mapping[str, date],
+    key: tuple[Any, ...],
+    history: "Dicts",
+    stored: "Dicts",
 ) -> Iterable[Mapping[str, Any]]:
     """Return the rows of a topic's last days, from their intervals and the stored rows of these days."""
     topic, known = key[2], shared.get(key[:2])
     if not known:
         return ()
-    return with_stored_losses(topic_rows(tally_since(history, topic, known, since[key[0]]), topic, known), stored)
+    return with_stored_losses(
+        topic_rows(tally_since(history, topic, known, since[key[0]]), topic, known), stored
+    )
 
 
 def _from_days(days: Mapping[str, date], column: str) -> "Where":
@@ -171,11 +189,13 @@ def _settings(facts: ClusterFacts) -> dict[int, min_isr.MinIsr]:
     return {number: min_isr.from_lines(settings) for number, settings in facts.settings_by_number.items()}
 
 
-def _with_changed_settings(updated: Any, rebuilt: frozenset[str]) -> tuple[frozenset[str], list[tuple[str, str]]]:
+def _with_changed_settings(
+    updated: Any, rebuilt: frozenset[str]
+) -> tuple[frozenset[str], list[tuple[str, str]]]:
     """Return what to rebuild because new records change min.insync.replicas.
 
-    The result is (clusters, cluster and topic of topics in other clusters).
-    A cluster whose default has changed is rebuilt whole. rebuilt: clusters that are rebuilt in any case; they are in the result.
+    The result is (clusters, cluster and topic of topics in other clusters). A cluster whose default has
+    changed is rebuilt whole. rebuilt: clusters that are rebuilt in any case; they are in the result.
     """
     whole, topics = set(rebuilt), []
     for name in updated.facts.keys() - rebuilt:
@@ -189,12 +209,16 @@ def _with_changed_settings(updated: Any, rebuilt: frozenset[str]) -> tuple[froze
 
 
 def _shared(
-    facts: Mapping[str, ClusterFacts], deletions: Iterable[Mapping[str, Any]], dated: Iterable[Mapping[str, Any]], config: Config
+    facts: Mapping[str, ClusterFacts],
+    deletions: Iterable[Mapping[str, Any]],
+    dated: Iterable[Mapping[str, Any]],
+    config: Config,
 ) -> dict[tuple[str, int], Shared]:
     """Return (cluster, incarnation) -> what its topics share.
 
     Incarnations without a time stamp are left out.
-    deletions: rows of `topic_deletions` with requested_at. dated: cluster and hour of `coverage`, of hours with records.
+    deletions: rows of `topic_deletions` with requested_at. dated: cluster and hour of `coverage`, of hours
+    with records.
     """
     pending: dict[tuple[str, int], list[Any]] = {}
     for row in deletions:
@@ -216,11 +240,13 @@ def _shared(
             fenced = fenced_spans([(b.since, b.fenced) for b in brokers if b.kraft], now)
             least = min_isr.from_lines(one.settings_by_number.get(number, ()), configured)
             around = Around(may_be_last_leader=one.may_elect_last_leader(number))
-            found[name, number] = Shared(now, least, silent_spans(hours.get(name, [])), deleted, fenced, around)
+            found[name, number] = Shared(
+                now, least, silent_spans(hours.get(name, [])), deleted, fenced, around
+            )
     return found
 
 
-# -- the command -----------------------------------------------------------------------------------------------
+# -- the command ---------------------------------------------------------------------------------------------
 
 
 def run(options: argparse.Namespace) -> int:
@@ -233,13 +259,19 @@ def run(options: argparse.Namespace) -> int:
     config = load(options.config) if options.config else Config()
     if "durability" not in analysis.present(options.tables):
         raise UsageError(f"--tables {options.tables} has no durability; run `kafka-audit audit` on it first")
-    of_partitions = ("cluster_facts", "topic_deletions", "coverage", "partition_timeline", "events") if options.partitions else ()
+    of_partitions = (
+        ("cluster_facts", "topic_deletions", "coverage", "partition_timeline", "events")
+        if options.partitions
+        else ()
+    )
     tables = analysis.opened(options.tables, ("durability", *of_partitions))
     within = f"day BETWEEN DATE '{days[0]}' AND DATE '{days[1]}'" if days else "true"
     rows = analysis.rows_of(tables, "durability", options.cluster, options.topic, within)
     rows.sort(key=lambda r: (r["cluster"], r["topic"], r["day"], r["incarnation"]))
     shown = _of_partitions(tables, options, config) if options.partitions else _spans(rows, options.by_day)
-    missed = [row for row in _spans(rows, False) if any(share < goal for _, share, goal in _goals(row, config.slos))]
+    missed = [
+        row for row in _spans(rows, False) if any(share < goal for _, share, goal in _goals(row, config.slos))
+    ]
     terminal.show(_json(shown) if options.json else _text(shown, config.slos), styled=False)
     return errors.FINDINGS if missed else errors.CLEAN
 
@@ -254,7 +286,10 @@ def _spans(rows: Sequence[Mapping[str, Any]], by_day: bool) -> list[dict[str, An
 
 def _of_partitions(tables: Tables, options: argparse.Namespace, config: Config) -> list[dict[str, Any]]:
     of_clusters = one_of(
-        "cluster", sorted({row["cluster"] for row in analysis.rows_of(tables, "durability", options.cluster, options.topic)})
+        "cluster",
+        sorted(
+            {row["cluster"] for row in analysis.rows_of(tables, "durability", options.cluster, options.topic)}
+        ),
     )
     known_facts = analysis.rows_where(tables, "cluster_facts", of_clusters, ("cluster", "facts"))
     facts = {row["cluster"]: ClusterFacts.from_json(row["facts"]) for row in known_facts}
@@ -269,7 +304,9 @@ def _of_partitions(tables: Tables, options: argparse.Namespace, config: Config) 
         groups.setdefault((row["cluster"], row["partition"]), []).append(row)
     events: dict[tuple[str, int, int], list[analysis.Row]] = {}
     about_losses = f"({one_of('leader_recovery_state', RECOVERING)} OR {one_of('event_type', sorted(LINES))})"
-    condition = f"{about_losses} AND {of_clusters} AND {one_of('topic', [options.topic])} AND partition IS NOT NULL"
+    condition = (
+        f"{about_losses} AND {of_clusters} AND {one_of('topic', [options.topic])} AND partition IS NOT NULL"
+    )
     for event in analysis.rows_where(tables, "events", condition, ["cluster", "incarnation", *EVENT_COLUMNS]):
         events.setdefault((event["cluster"], event["incarnation"], event["partition"]), []).append(event)
     for (name, partition), some in sorted(groups.items()):
@@ -280,7 +317,9 @@ def _of_partitions(tables: Tables, options: argparse.Namespace, config: Config) 
                 of_partition = events.get((name, number, partition), [])
                 rows += topic_rows(tally(mine, of_partition, options.topic, known), options.topic, known)
         if rows:
-            found.append({"cluster": name, "topic": options.topic, "partition": partition, "day": None, **summed(rows)})
+            found.append(
+                {"cluster": name, "topic": options.topic, "partition": partition, "day": None, **summed(rows)}
+            )
     return found
 
 
@@ -289,7 +328,11 @@ def _goals(row: Mapping[str, Any], slos: Iterable[Slo]) -> list[tuple[Slo, float
     found = []
     for slo in slos:
         share = availability(row, slo.acks)
-        if share is not None and matches([slo.topic], row["topic"]) and matches([slo.cluster], row["cluster"]):
+        if (
+            share is not None
+            and matches([slo.topic], row["topic"])
+            and matches([slo.cluster], row["cluster"])
+        ):
             found.append((slo, share, slo.availability / 100))
     return found
 
@@ -304,9 +347,22 @@ def _text(rows: list[dict[str, Any]], slos: Sequence[Slo]) -> Iterator[str]:
         mine = [row for row in rows if row["cluster"] == name]
         yield f"Durability of {visible(name)}, seconds summed over partitions"
         heads = (
-            "topic", "day", "parts", "covered", "full ISR", "under-rep.", "at min", "below min", "ISR 1", "leaderless", "unknown", "unclean",
-            "lost", "acks=all", "acks=1",
-        )  # fmt: skip
+            "topic",
+            "day",
+            "parts",
+            "covered",
+            "full ISR",
+            "under-rep.",
+            "at min",
+            "below min",
+            "ISR 1",
+            "leaderless",
+            "unknown",
+            "unclean",
+            "lost",
+            "acks=all",
+            "acks=1",
+        )
         yield from analysis.text_table(heads, [_cells(row) for row in mine], terminal.width())
         yield ""
         for row in mine:
@@ -318,17 +374,31 @@ def _cells(row: Mapping[str, Any]) -> list[Any]:
     which = row["topic"] if "partition" not in row else f"{row['topic']}-{row['partition']}"
     seconds = [row[n] for n in SECONDS if not n.startswith("refused")]
     shares = [nines(availability(row, acks)) for acks in ("all", "1")]
-    return [which, row["day"], row["partitions"], *seconds, row["unclean_elections"], row["records_lost"], *shares]
+    return [
+        which,
+        row["day"],
+        row["partitions"],
+        *seconds,
+        row["unclean_elections"],
+        row["records_lost"],
+        *shares,
+    ]
 
 
 def _words(row: Mapping[str, Any], slos: Sequence[Slo]) -> Iterator[str]:
     """Return the sentences about a topic: episodes, the effect of each acks setting, and goals."""
     name = (
-        visible(row["topic"]) + (f"-{row['partition']}" if "partition" in row else "") + (f" {row['day']}" if row["day"] else "")
+        visible(row["topic"])
+        + (f"-{row['partition']}" if "partition" in row else "")
+        + (f" {row['day']}" if row["day"] else "")
     )
     for episode in EPISODES:
         if row[f"{episode}_times"]:
-            what = "without a leader" if episode == "leaderless" else f"below min ISR ({row['min_insync_replicas']})"
+            what = (
+                "without a leader"
+                if episode == "leaderless"
+                else f"below min ISR ({row['min_insync_replicas']})"
+            )
             yield f"{name}: {counted(row[f'{episode}_times'], 'time')} {what}, the longest {row[f'{episode}_longest']:g} s"
     if row["refused_min_2"] or row["at_isr_1"]:
         yield (

@@ -1,8 +1,9 @@
 """Kafka's two placement algorithms, their inverse, and how evenly an assignment is spread. Pure.
 
-ZooKeeper mode, up to 3.9: `AdminUtils.assignReplicasToBrokers` (kafka.admin, unchanged since 0.10.0). It draws a start index and a shift at
-random; the rest follows from them. KRaft: `StripedReplicaPlacer` (org.apache.kafka.metadata.placement). It shuffles lists of brokers, so
-only what every outcome has in common can be checked.
+ZooKeeper mode, up to 3.9: `AdminUtils.assignReplicasToBrokers` (kafka.admin, unchanged since 0.10.0). It
+draws a start index and a shift at random; the rest follows from them. KRaft: `StripedReplicaPlacer`
+(org.apache.kafka.metadata.placement). It shuffles lists of brokers, so only what every outcome has in common
+can be checked.
 """
 
 from collections import Counter
@@ -24,7 +25,8 @@ class PlacementError(ValueError):
 class Found:
     """The parameters that lead to an assignment.
 
-    start_index, shift: of `assignReplicasToBrokers`. shift is the smallest one that fits; null if no replica depends on it.
+    start_index, shift: of `assignReplicasToBrokers`. shift is the smallest one that fits; null if no replica
+    depends on it.
     rack_aware: whether racks were used. brokers: the list that the indexes refer to.
     """
 
@@ -39,7 +41,10 @@ def rack_alternated(racks: Mapping[int, str]) -> list[int]:
 
     Source: AdminUtils.getRackAlternatedBrokerList.
     """
-    members = {name: sorted(broker for broker in racks if racks[broker] == name) for name in sorted(set(racks.values()))}
+    members = {
+        name: sorted(broker for broker in racks if racks[broker] == name)
+        for name in sorted(set(racks.values()))
+    }
     longest = max(map(len, members.values()), default=0)
     return [brokers[at] for at in range(longest) for brokers in members.values() if at < len(brokers)]
 
@@ -71,7 +76,9 @@ def assign(
     if replication_factor <= 0:
         raise PlacementError("The replication factor must be larger than 0")
     if replication_factor > len(brokers):
-        raise PlacementError(f"Replication factor {replication_factor} is larger than the number of brokers, {len(brokers)}")
+        raise PlacementError(
+            f"Replication factor {replication_factor} is larger than the number of brokers, {len(brokers)}"
+        )
     known = {broker: racks[broker] for broker in brokers if broker in racks} if racks else {}
     if known and len(known) < len(brokers):
         raise PlacementError("Not all brokers have a rack")
@@ -89,7 +96,9 @@ def assign(
     return assigned
 
 
-def _across_racks(listed: list[int], racks: Mapping[int, str], first: int, shift: int, replication_factor: int) -> list[int]:
+def _across_racks(
+    listed: list[int], racks: Mapping[int, str], first: int, shift: int, replication_factor: int
+) -> list[int]:
     """Return the replicas of one partition.
 
     A broker is skipped if it has a replica, or if its rack has one and another rack has none.
@@ -106,11 +115,14 @@ def _across_racks(listed: list[int], racks: Mapping[int, str], first: int, shift
     return replicas
 
 
-def find(assignment: Assignment, brokers: Collection[int], racks: Mapping[int, str] | None = None) -> Found | None:
+def find(
+    assignment: Assignment, brokers: Collection[int], racks: Mapping[int, str] | None = None
+) -> Found | None:
     """Return start index and shift of an assignment of consecutive partitions; null if there are none.
 
-    brokers: those that were alive. Three orders are tried: by rack if all brokers have one, by id, and the order of the partitions' first
-    replicas, because CreateTopics up to 3.9 takes the brokers in the order of its metadata cache.
+    brokers: those that were alive. Three orders are tried: by rack if all brokers have one, by id, and the
+    order of the partitions' first replicas, because CreateTopics up to 3.9 takes the brokers in the order of
+    its metadata cache.
     """
     rows = [list(assignment[partition]) for partition in sorted(assignment)]
     start_partition = min(assignment)
@@ -134,7 +146,11 @@ def find(assignment: Assignment, brokers: Collection[int], racks: Mapping[int, s
         start = (listed.index(rows[0][0]) - start_partition) % len(listed)
         for shift in range(max(1, len(listed) - 1)):
             if (
-                list(assign(order, len(rows), factor, start, shift, start_partition=start_partition, racks=by_rack).values())
+                list(
+                    assign(
+                        order, len(rows), factor, start, shift, start_partition=start_partition, racks=by_rack
+                    ).values()
+                )
                 == rows
             ):
                 free = factor == 1 or len(listed) <= 2
@@ -151,13 +167,16 @@ def _order_of_firsts(rows: list[list[int]], brokers: int) -> list[int] | None:
 
 
 def find_added(
-    added: Assignment, partition_0: Sequence[int], brokers: Collection[int], racks: Mapping[int, str] | None = None
+    added: Assignment,
+    partition_0: Sequence[int],
+    brokers: Collection[int],
+    racks: Mapping[int, str] | None = None,
 ) -> Found | None:
     """Return the same for added partitions.
 
-    Start and shift are both the index of partition 0's first replica among all brokers.
-    Source: AdminZkClient.addPartitions and its predecessors. They take the first broker, by id, that is not below that replica; else the
-    first broker.
+    Start and shift are both the index of partition 0's first replica among all brokers. Source:
+    AdminZkClient.addPartitions and its predecessors. They take the first broker, by id, that is not below
+    that replica; else the first broker.
     """
     everyone = sorted(brokers)
     rows = [list(added[partition]) for partition in sorted(added)]
@@ -168,24 +187,34 @@ def find_added(
     known = {broker: racks[broker] for broker in everyone if broker in racks} if racks else {}
     choices: list[Mapping[int, str] | None] = [known] if known and len(known) == len(everyone) else []
     for by_rack in [*choices, None]:
-        if list(assign(everyone, len(rows), factor, start, start, start_partition=min(added), racks=by_rack).values()) == rows:
+        if (
+            list(
+                assign(
+                    everyone, len(rows), factor, start, start, start_partition=min(added), racks=by_rack
+                ).values()
+            )
+            == rows
+        ):
             listed = rack_alternated(by_rack) if by_rack else everyone
             return Found(start, start, by_rack is not None, tuple(listed))
     return None
 
 
-# -- StripedReplicaPlacer --------------------------------------------------------------------------------------
+# -- StripedReplicaPlacer ------------------------------------------------------------------------------------
 
 
 def not_striped(
-    rows: Sequence[Sequence[int]], brokers: Collection[int], racks: Mapping[int, str] | None = None, fenced: Collection[int] = ()
+    rows: Sequence[Sequence[int]],
+    brokers: Collection[int],
+    racks: Mapping[int, str] | None = None,
+    fenced: Collection[int] = (),
 ) -> str | None:
     """Return why StripedReplicaPlacer cannot have placed these partitions; null if it can.
 
-    rows: replicas of the partitions of one request, in order. brokers: those that were registered, also fenced ones. racks: broker -> rack;
-    brokers without one count as one rack.
-    The placer cycles through the racks, and each partition begins one rack further. Within a rack it cycles through a list of brokers, which
-    it shuffles again after as many partitions as there are unfenced brokers.
+    rows: replicas of the partitions of one request, in order. brokers: those that were registered, also
+    fenced ones. racks: broker -> rack; brokers without one count as one rack. The placer cycles through the
+    racks, and each partition begins one rack further. Within a rack it cycles through a list of brokers,
+    which it shuffles again after as many partitions as there are unfenced brokers.
     """
     everyone, fenced_now = set(brokers), set(fenced) & set(brokers)
     rack_of = {broker: (racks or {}).get(broker, "") for broker in everyone}
@@ -250,7 +279,7 @@ def _listed(row: Sequence[int]) -> str:
     return ",".join(map(str, row))
 
 
-# -- how an assignment is spread --------------------------------------------------------------------------------
+# -- how an assignment is spread -----------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -258,7 +287,8 @@ class Spread:
     """The goals of Kafka's placement as figures.
 
     skew: the largest ÷ the mean over the live brokers, 1 = even.
-    companions_skew: how the other replicas of one broker's partitions are spread over the other brokers; the largest of any broker.
+    companions_skew: how the other replicas of one broker's partitions are spread over the other brokers; the
+    largest of any broker.
     """
 
     replicas: dict[int, int]
@@ -275,7 +305,9 @@ def skew(counts: Mapping[int, int]) -> float | None:
     return round(max(counts.values()) * len(counts) / total, 3) if total else None
 
 
-def spread(assignment: Assignment, brokers: Collection[int], racks: Mapping[int, str] | None = None) -> Spread:
+def spread(
+    assignment: Assignment, brokers: Collection[int], racks: Mapping[int, str] | None = None
+) -> Spread:
     """Return the figures of one topic's assignment.
 
     brokers: the live ones; assigned ones count in any case.
@@ -294,11 +326,18 @@ def spread(assignment: Assignment, brokers: Collection[int], racks: Mapping[int,
     all_known = all(b in known for row in assignment.values() for b in row)
     counted = [len({known[b] for b in row}) for row in assignment.values()] if known and all_known else []
     return Spread(
-        dict(replicas), dict(leaders), skew(replicas), skew(leaders), max(apart, default=None), min(counted, default=None)
+        dict(replicas),
+        dict(leaders),
+        skew(replicas),
+        skew(leaders),
+        max(apart, default=None),
+        min(counted, default=None),
     )
 
 
-def violations(assignment: Assignment, brokers: Collection[int], racks: Mapping[int, str] | None = None) -> list[str]:
+def violations(
+    assignment: Assignment, brokers: Collection[int], racks: Mapping[int, str] | None = None
+) -> list[str]:
     """Return what violates the goals of any placement, as sentences.
 
     brokers: the live ones; empty: not known.
@@ -308,7 +347,9 @@ def violations(assignment: Assignment, brokers: Collection[int], racks: Mapping[
     count = len({known[broker] for broker in live if broker in known})
     for partition, row in sorted(assignment.items()):
         if live and len(row) > len(live):
-            found.append(f"partition {partition} has {len(row)} replicas, more than the {len(live)} live brokers")
+            found.append(
+                f"partition {partition} has {len(row)} replicas, more than the {len(live)} live brokers"
+            )
         if len(row) <= count and all(b in known for b in row) and (doubled := _doubled(row, known)):
             found.append(
                 f"partition {partition} has two replicas in rack {doubled[0]}, though {count} racks suffice for {len(row)}"

@@ -1,7 +1,8 @@
 """Judge a reassignment plan by the timelines of its partitions. Pure.
 
-A plan is what kafka-reassign-partitions takes and prints: JSON of topic, partition and replicas. Phases are those of partition_timeline:
-U: the new assignment is written, A: replicas catch up, B: they have caught up and roles change hands.
+A plan is what kafka-reassign-partitions takes and prints: JSON of topic, partition and replicas. Phases are
+those of partition_timeline: U: the new assignment is written, A: replicas catch up, B: they have caught up
+and roles change hands.
 """
 
 import json
@@ -37,14 +38,14 @@ class Move:
     original: tuple[int, ...] | None = None
 
 
-# -- reading ---------------------------------------------------------------------------------------------------
+# -- reading -------------------------------------------------------------------------------------------------
 
 
 def parse(text: str) -> list[Move]:
     """Return the moves of a plan, in its order. Raises PlanError.
 
-    text: the JSON of --reassignment-json-file; what --generate prints (the current and the proposed assignment); or what --execute prints
-    (only the assignment before the moves).
+    text: the JSON of --reassignment-json-file; what --generate prints (the current and the proposed
+    assignment); or what --execute prints (only the assignment before the moves).
     """
     blocks = _blocks(text)
     if not blocks:
@@ -107,7 +108,14 @@ def _move(entry: Any, number: int) -> Move:
     values = entry if isinstance(entry, dict) else {}
     topic, partition, replicas = values.get("topic"), values.get("partition"), values.get("replicas")
     ids = isinstance(replicas, list) and all(type(replica) is int and replica >= 0 for replica in replicas)
-    if not isinstance(topic, str) or not topic or type(partition) is not int or partition < 0 or not ids or not replicas:
+    if (
+        not isinstance(topic, str)
+        or not topic
+        or type(partition) is not int
+        or partition < 0
+        or not ids
+        or not replicas
+    ):
         raise PlanError(f"has no topic, partition and replicas in entry {number}")
     assert isinstance(replicas, list)
     if len(set(replicas)) < len(replicas):
@@ -118,15 +126,17 @@ def _move(entry: Any, number: int) -> Move:
     return Move(topic, partition, tuple(replicas))
 
 
-# -- the reassignments of a partition -----------------------------------------------------------------------------
+# -- the reassignments of a partition ------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class Attempt:
     """One reassignment of a partition.
 
-    target: in the requested order if the logs show it (`ordered`; up to 2.3 they do not while it runs). ended_with: replicas at its end.
-    moves_replicas: false for a change of order and for fewer replicas, which copy no data. phases: phase -> seconds.
+    target: in the requested order if the logs show it (`ordered`; up to 2.3 they do not while it runs).
+    ended_with: replicas at its end.
+    moves_replicas: false for a change of order and for fewer replicas, which copy no data. phases: phase ->
+    seconds.
     """
 
     started_at: datetime | None
@@ -144,7 +154,11 @@ class Attempt:
         """Return whether its target is these replicas."""
         if self.completed and self.ended_with == tuple(target):
             return True
-        return self.target == tuple(target) if self.ordered else not self.completed and set(self.target) == set(target)
+        return (
+            self.target == tuple(target)
+            if self.ordered
+            else not self.completed and set(self.target) == set(target)
+        )
 
     @property
     def completed(self) -> bool:
@@ -157,7 +171,8 @@ class History:
     """The reassignments of a partition until some moment.
 
     now: the last interval whose replicas are known; null: no log names the partition.
-    lost: since when its replicas are not known any more: KRaft controllers do not log a change that only removes or reorders replicas.
+    lost: since when its replicas are not known any more: KRaft controllers do not log a change that only
+    removes or reorders replicas.
     """
 
     attempts: tuple[Attempt, ...] = ()
@@ -183,9 +198,13 @@ def history(rows: Iterable[Row], at: datetime | None = None, ordered: bool = Tru
     """Return the reassignments of one partition. at: later rows are left out.
 
     rows: of partition_timeline, of one partition in its last incarnation.
-    ordered: Kafka 2.4 and later (KIP-455): while a reassignment runs, replicas are in the order of the target, and AR and RR are known.
+    ordered: Kafka 2.4 and later (KIP-455): while a reassignment runs, replicas are in the order of the
+    target, and AR and RR are known.
     """
-    seen = sorted((r for r in rows if at is None or r["valid_from"] is None or r["valid_from"] <= at), key=lambda r: r["step"])
+    seen = sorted(
+        (r for r in rows if at is None or r["valid_from"] is None or r["valid_from"] <= at),
+        key=lambda r: r["step"],
+    )
     known = [row for row in seen if row["replicas"] is not None and row["state"] != "NonExistentPartition"]
     lost = seen[seen.index(known[-1]) + 1]["valid_from"] if known and seen[-1] is not known[-1] else None
     attempts: list[Attempt] = []
@@ -202,7 +221,16 @@ def history(rows: Iterable[Row], at: datetime | None = None, ordered: bool = Tru
         caught_up = next((row["valid_from"] for row in intervals if row["reassignment_phase"] == "B"), None)
         removed = set(intervals[0]["removing_replicas"] or ())
         remaining = tuple(b for b in replicas if b not in removed)
-        attempts.append(Attempt(intervals[0]["valid_from"], before, remaining, ordered, caught_up, phases=_phases(intervals, at)))
+        attempts.append(
+            Attempt(
+                intervals[0]["valid_from"],
+                before,
+                remaining,
+                ordered,
+                caught_up,
+                phases=_phases(intervals, at),
+            )
+        )
     return History(tuple(attempts), known[-1] if known else None, lost)
 
 
@@ -241,21 +269,28 @@ def _end_attempt(attempts: list[Attempt], before: tuple[int, ...] | None, interv
         before = replicas
 
 
-def _ended(attempt: Attempt, ts: datetime | None, replicas: tuple[int, ...], replaced: bool = False) -> Attempt:
-    caught_up = attempt.caught_up_at or (ts if not replaced and set(replicas) == set(attempt.target) else None)
+def _ended(
+    attempt: Attempt, ts: datetime | None, replicas: tuple[int, ...], replaced: bool = False
+) -> Attempt:
+    caught_up = attempt.caught_up_at or (
+        ts if not replaced and set(replicas) == set(attempt.target) else None
+    )
     return replace(attempt, caught_up_at=caught_up, ended_at=ts, ended_with=replicas, replaced=replaced)
 
 
-# -- the verdict -----------------------------------------------------------------------------------------------
+# -- the verdict ---------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class Verdict:
     """The outcome of one move.
 
-    status: not_requested, never_started, running, completed, cancelled, replaced, failed, already_there or not_known.
-    waiting_for: replicas that are not in the ISR. down: those of them whose broker is down. replicas: the last known ones.
-    busy: whether any reassignment of the partition is running. original: replicas before the move. phases: phase -> seconds.
+    status: not_requested, never_started, running, completed, cancelled, replaced, failed, already_there or
+    not_known.
+    waiting_for: replicas that are not in the ISR. down: those of them whose broker is down. replicas: the
+    last known ones.
+    busy: whether any reassignment of the partition is running. original: replicas before the move. phases:
+    phase -> seconds.
     replicas_unknown: the logs do not show the replicas any more; status and replicas are the last known ones.
     offset: of the newest record that has one.
     """
@@ -297,17 +332,27 @@ def judge(
 ) -> Verdict:
     """Return the outcome of a move.
 
-    events: rows of `events` about the partition, up to the same moment. replica_states: broker -> state of its replica then.
-    prints_all: whether the logs have every change of the assignment. KRaft controllers at INFO log none that only removes or reorders
-    replicas.
+    events: rows of `events` about the partition, up to the same moment. replica_states: broker -> state of
+    its replica then.
+    prints_all: whether the logs have every change of the assignment. KRaft controllers at INFO log none that
+    only removes or reorders replicas.
     """
     verdict = _judge(move, past, events, replica_states or {})
     last = f"its last known replicas are {_ids(past.replicas)}"
     since = f"since {moment(past.lost)} the logs do not show its replicas" if past.lost is not None else None
     if verdict.status == "not_requested" and _needs_no_copy(move, past) and (since or not prints_all):
-        why = [] if prints_all else ["KRaft controllers at INFO do not log a reassignment that only removes or reorders replicas"]
+        why = (
+            []
+            if prints_all
+            else [
+                "KRaft controllers at INFO do not log a reassignment that only removes or reorders replicas"
+            ]
+        )
         return replace(
-            verdict, status="not_known", reason="; ".join([*why, *([since] if since else []), last]), replicas_unknown=True
+            verdict,
+            status="not_known",
+            reason="; ".join([*why, *([since] if since else []), last]),
+            replicas_unknown=True,
         )
     if since and verdict.status == "already_there":
         return replace(verdict, status="not_known", reason=f"{since}; {last}", replicas_unknown=True)
@@ -324,7 +369,12 @@ def _needs_no_copy(move: Move, past: History) -> bool:
 def _judge(move: Move, past: History, events: Iterable[Row], replica_states: Mapping[int, str]) -> Verdict:
     dated = sorted((e for e in events if e["ts"] is not None), key=lambda e: e["ts"])
     offset = next(
-        (v for e in reversed(dated) if (v := max(e["start_offset"] or 0, e["end_offset"] or 0, e["high_watermark"] or 0))), None
+        (
+            v
+            for e in reversed(dated)
+            if (v := max(e["start_offset"] or 0, e["end_offset"] or 0, e["high_watermark"] or 0))
+        ),
+        None,
     )
     target = move.replicas
     mine = [a for a in past.attempts if (a.is_to(target) if target else a.original == move.original)]
@@ -346,7 +396,9 @@ def _judge(move: Move, past: History, events: Iterable[Row], replica_states: Map
         base |= {"started_at": last.started_at, "caught_up_at": last.caught_up_at, "phases": last.phases}
         return _judge_attempt(past, last, base, replica_states)
     if past.replicas == target and past.running is None:
-        return Verdict(**base, status="already_there", reason="its replicas have been these as far back as the logs go")
+        return Verdict(
+            **base, status="already_there", reason="its replicas have been these as far back as the logs go"
+        )
     return _judge_unstarted(move, dated, past, base)
 
 
@@ -367,24 +419,36 @@ def _judge_attempt(past: History, last: Attempt, base: dict[str, Any], states: M
     if last.completed:
         if past.replicas == target and past.running is None:
             what = "it reached the replicas" if past.lost is not None else "its replicas are those"
-            return Verdict(**base, status="completed", reason=f"{what} of the plan", completed_at=last.ended_at)
+            return Verdict(
+                **base, status="completed", reason=f"{what} of the plan", completed_at=last.ended_at
+            )
         what = f"completed, then moved on to {_ids(later[-1].target if later else past.replicas)}"
         return Verdict(**base, status="replaced", reason=what, completed_at=last.ended_at)
     if last.replaced:
-        return Verdict(**base, status="replaced", reason=f"another plan took its place: {_ids(later[-1].target)}")
-    return Verdict(**base, status="cancelled", reason=f"it ended with the replicas {_ids(last.ended_with or ())}")
+        return Verdict(
+            **base, status="replaced", reason=f"another plan took its place: {_ids(later[-1].target)}"
+        )
+    return Verdict(
+        **base, status="cancelled", reason=f"it ended with the replicas {_ids(last.ended_with or ())}"
+    )
 
 
 def _judge_unstarted(move: Move, events: Sequence[Row], past: History, base: dict[str, Any]) -> Verdict:
     target = base["target_replicas"]
-    refused = [e for e in events if e["event_type"] in REFUSED and e["target_replicas"] in (None, list(target or ()))]
-    requested = [e for e in events if e["event_type"] in REQUESTED and set(_requested_target(e)) == set(target or ())]
+    refused = [
+        e for e in events if e["event_type"] in REFUSED and e["target_replicas"] in (None, list(target or ()))
+    ]
+    requested = [
+        e for e in events if e["event_type"] in REQUESTED and set(_requested_target(e)) == set(target or ())
+    ]
     where = f"its replicas are {_ids(past.replicas)}"
     if past.running is not None:
         where += f", and it is on the way to {_ids(past.running.target)}"
     if refused:
         first = str(refused[-1]["raw"] or "").splitlines()
-        return Verdict(**base, status="failed", reason=f"{moment(refused[-1]['ts'])}: {first[0] if first else 'refused'}")
+        return Verdict(
+            **base, status="failed", reason=f"{moment(refused[-1]['ts'])}: {first[0] if first else 'refused'}"
+        )
     if requested:
         text = f"asked for at {moment(requested[-1]['ts'])}, and nothing followed; {where}"
         return Verdict(**base, status="never_started", reason=text)
@@ -405,7 +469,7 @@ def _ids(ids: Iterable[int]) -> str:
     return ",".join(map(str, ids)) or "none"
 
 
-# -- the whole plan -------------------------------------------------------------------------------------------------
+# -- the whole plan ------------------------------------------------------------------------------------------
 
 
 def expected_end(verdicts: Sequence[Verdict], now: datetime) -> datetime | None:
@@ -413,7 +477,9 @@ def expected_end(verdicts: Sequence[Verdict], now: datetime) -> datetime | None:
 
     The pace is that of replicas that have caught up since the first move began.
     """
-    began = [v.started_at for v in verdicts if v.started_at is not None and v.status in ("running", "completed")]
+    began = [
+        v.started_at for v in verdicts if v.started_at is not None and v.status in ("running", "completed")
+    ]
     if not began or not any(v.status == "running" for v in verdicts):
         return None
     added, left = progress(verdicts)
@@ -425,7 +491,9 @@ def progress(verdicts: Iterable[Verdict]) -> tuple[int, int]:
     """Return (replicas that running and completed moves add, those of them that are not in the ISR)."""
     moving = [v for v in verdicts if v.status in ("running", "completed")]
     added = [[b for b in v.target_replicas or () if b not in (v.original or ())] for v in moving]
-    return sum(map(len, added)), sum(b in v.waiting_for for v, new in zip(moving, added, strict=True) for b in new)
+    return sum(map(len, added)), sum(
+        b in v.waiting_for for v, new in zip(moving, added, strict=True) for b in new
+    )
 
 
 def verify_text(verdicts: Iterable[Verdict], done: str = "completed") -> str:
@@ -470,7 +538,12 @@ def verify_old_text(verdicts: Iterable[Verdict]) -> str:
 def rollback(verdicts: Iterable[Verdict]) -> str:
     """Return the plan that moves every partition back to its replicas before, in the tool's JSON."""
     partitions = [
-        {"topic": v.topic, "partition": v.partition, "replicas": list(v.original), "log_dirs": ["any"] * len(v.original)}
+        {
+            "topic": v.topic,
+            "partition": v.partition,
+            "replicas": list(v.original),
+            "log_dirs": ["any"] * len(v.original),
+        }
         for v in verdicts
         if v.original
     ]

@@ -43,12 +43,25 @@ examples:
 exit codes: 0 every partition is completed or already there, 1 not, 2 wrong usage or no plan
 """
 MAX_PLAN = 256 * 1024 * 1024  # bytes; a plan of a million partitions has some 100 MB
-# log lines of KRaft controllers that have each change of a partition (PartitionRegistration.maybeLogPartitionChange)
-PRINTS_ALL = "level IN ('DEBUG', 'TRACE') AND logger = 'org.apache.kafka.controller.ReplicationControlManager'"
+# log lines of KRaft controllers that have each change of a partition
+# (PartitionRegistration.maybeLogPartitionChange)
+PRINTS_ALL = (
+    "level IN ('DEBUG', 'TRACE') AND logger = 'org.apache.kafka.controller.ReplicationControlManager'"
+)
 EVENT_COLUMNS = (
-    "ts", "topic", "partition", "event_type", "target_replicas", "replicas", "removing_replicas", "start_offset", "end_offset",
-    "high_watermark", "raw", "record_no",
-)  # fmt: skip
+    "ts",
+    "topic",
+    "partition",
+    "event_type",
+    "target_replicas",
+    "replicas",
+    "removing_replicas",
+    "start_offset",
+    "end_offset",
+    "high_watermark",
+    "raw",
+    "record_no",
+)
 
 
 def add_arguments(commands: Any) -> None:
@@ -66,14 +79,18 @@ def add_arguments(commands: Any) -> None:
         metavar="PLAN.json",
         help="what --reassignment-json-file takes, or --generate or --execute printed; '-' reads stdin",
     )
-    command.add_argument("--at", metavar="TIME", help="as it was at this moment (default: the end of the logs)")
+    command.add_argument(
+        "--at", metavar="TIME", help="as it was at this moment (default: the end of the logs)"
+    )
     form = command.add_mutually_exclusive_group()
     form.add_argument(
         "--format",
         choices=["verify", "verify-old"],
         help="the words of kafka-reassign-partitions --verify: 2.6 and later, before",
     )
-    form.add_argument("--rollback", action="store_true", help="the plan that brings the partitions back, as JSON")
+    form.add_argument(
+        "--rollback", action="store_true", help="the plan that brings the partitions back, as JSON"
+    )
     form.add_argument("--json", action="store_true", help="JSON Lines")
 
 
@@ -82,7 +99,9 @@ def run(options: argparse.Namespace) -> int:
     moves = _moves(options.plan)
     at = parsed_moment(options.at, "--at") if options.at else None
     if "partition_timeline" not in analysis.present(options.tables):
-        raise UsageError(f"--tables {options.tables} has no partition_timeline; run `kafka-audit audit` on it first")
+        raise UsageError(
+            f"--tables {options.tables} has no partition_timeline; run `kafka-audit audit` on it first"
+        )
     tables = analysis.opened(options.tables, ("partition_timeline", "replica_timeline", "events"))
     name, rows = _rows(tables, moves, options.cluster)
     verdicts, version = _judged(tables, name, rows, moves, at)
@@ -95,10 +114,14 @@ def run(options: argparse.Namespace) -> int:
         sys.stdout.write(plans.verify_old_text(verdicts))
     elif options.format == "verify":
         sys.stdout.write(
-            plans.verify_text(verdicts, "complete" if 0 < version < schemas.version_number("3.0.0") else "completed")
+            plans.verify_text(
+                verdicts, "complete" if 0 < version < schemas.version_number("3.0.0") else "completed"
+            )
         )
     else:
-        now = at or max((ts for row in rows for ts in (row["valid_from"], row["valid_to"]) if ts), default=None)
+        now = at or max(
+            (ts for row in rows for ts in (row["valid_from"], row["valid_to"]) if ts), default=None
+        )
         terminal.show(as_json(verdicts, now) if options.json else as_text(name, verdicts, now), styled=False)
     return errors.CLEAN if all(verdict.done for verdict in verdicts) else errors.FINDINGS
 
@@ -129,13 +152,21 @@ def _rows(tables: Tables, moves: Sequence[plans.Move], cluster: str | None) -> t
     rows = analysis.rows_where(tables, "partition_timeline", one_of("topic", topics))
     clusters = sorted({row["cluster"] for row in rows})
     if not rows:
-        named = ", ".join(map(visible, topics[:3])) + (f" and {len(topics) - 3} more" if len(topics) > 3 else "")
-        raise UsageError(f"No log knows a topic of the plan ({named}); are these the tables of another cluster?")
+        named = ", ".join(map(visible, topics[:3])) + (
+            f" and {len(topics) - 3} more" if len(topics) > 3 else ""
+        )
+        raise UsageError(
+            f"No log knows a topic of the plan ({named}); are these the tables of another cluster?"
+        )
     if cluster is not None and cluster not in clusters:
-        raise UsageError(f"Cluster {visible(cluster)} knows no topic of the plan; {', '.join(map(visible, clusters))} does")
+        raise UsageError(
+            f"Cluster {visible(cluster)} knows no topic of the plan; {', '.join(map(visible, clusters))} does"
+        )
     if cluster is None and len(clusters) > 1:
         named = ", ".join(map(visible, clusters[: analysis.NEAR]))
-        raise UsageError(f"Topics of the plan are in {len(clusters)} clusters; say which one with --cluster: {named}")
+        raise UsageError(
+            f"Topics of the plan are in {len(clusters)} clusters; say which one with --cluster: {named}"
+        )
     mine = [row for row in rows if row["cluster"] == (cluster or clusters[0])]
     last = max(row["incarnation"] for row in mine)
     return cluster or clusters[0], [row for row in mine if row["incarnation"] == last]
@@ -148,20 +179,24 @@ def _judged(
     asked = {(move.topic, move.partition) for move in moves}
     of_cluster = one_of("cluster", [name])
     of_topics = f"{of_cluster} AND {one_of('topic', sorted({topic for topic, _ in asked}))}"
-    is_relevant = (
-        f"({one_of('event_type', [*plans.REFUSED, *plans.REQUESTED])} OR coalesce(start_offset, end_offset, high_watermark) > 0)"
+    is_relevant = f"({one_of('event_type', [*plans.REFUSED, *plans.REQUESTED])} OR coalesce(start_offset, end_offset, high_watermark) > 0)"
+    events = analysis.rows_where(
+        tables, "events", f"{of_topics} AND partition IS NOT NULL AND {is_relevant}", EVENT_COLUMNS
     )
-    events = analysis.rows_where(tables, "events", f"{of_topics} AND partition IS NOT NULL AND {is_relevant}", EVENT_COLUMNS)
     events.sort(key=lambda event: (event["ts"] is not None, event["ts"], event["record_no"]))
     states = analysis.rows_where(tables, "replica_timeline", of_topics)
-    versions = analysis.rows_where(tables, "events", f"{of_cluster} AND kafka_version IS NOT NULL", ("ts", "kafka_version"))
+    versions = analysis.rows_where(
+        tables, "events", f"{of_cluster} AND kafka_version IS NOT NULL", ("ts", "kafka_version")
+    )
     (debug,) = tables.query(f"SELECT min(ts) AS since FROM events WHERE {of_cluster} AND {PRINTS_ALL}").rows()
     debug_since = debug["since"]
     ordered = not any(event["event_type"] == "reassignment_requested" for event in events)
     intervals = _by_partition(rows, asked)
     events_until = _by_partition((e for e in events if at is None or (e["ts"] and e["ts"] <= at)), asked)
     in_kraft = {(s["topic"], s["partition"]) for s in states if (s["state"] or "").startswith("KRaft")}
-    states_then = _by_partition((s for s in states if (s["valid_to"] is None if at is None else analysis.covers(s, at))), asked)
+    states_then = _by_partition(
+        (s for s in states if (s["valid_to"] is None if at is None else analysis.covers(s, at))), asked
+    )
 
     def judged(move: plans.Move) -> plans.Verdict:
         key = move.topic, move.partition
@@ -175,14 +210,19 @@ def _judged(
         )
 
     verdicts = [judged(move) for move in moves]
-    known = [schemas.version_number(row["kafka_version"]) for row in versions if at is None or (row["ts"] and row["ts"] <= at)]
+    known = [
+        schemas.version_number(row["kafka_version"])
+        for row in versions
+        if at is None or (row["ts"] and row["ts"] <= at)
+    ]
     return verdicts, max(known, default=0)
 
 
 def _is_all_printed(history: plans.History, debug_since: datetime | None) -> bool:
     """Return whether the logs of a KRaft cluster have every change after the last one that they show.
 
-    A dump of the metadata log has every change, and so do controllers at DEBUG. debug_since: time of their first DEBUG line.
+    A dump of the metadata log has every change, and so do controllers at DEBUG. debug_since: time of their
+    first DEBUG line.
     """
     if history.now is None or debug_since is None:
         return history.now is not None and history.now["source"] == "metadata_log"
@@ -190,7 +230,9 @@ def _is_all_printed(history: plans.History, debug_since: datetime | None) -> boo
     return history.now["source"] == "metadata_log" or (begin is not None and debug_since <= begin)
 
 
-def _by_partition(rows: Iterable[analysis.Row], asked: set[tuple[str, int]]) -> dict[tuple[str, int], list[analysis.Row]]:
+def _by_partition(
+    rows: Iterable[analysis.Row], asked: set[tuple[str, int]]
+) -> dict[tuple[str, int], list[analysis.Row]]:
     found: dict[tuple[str, int], list[analysis.Row]] = {}
     for row in rows:
         if (row["topic"], row["partition"]) in asked:
@@ -230,7 +272,9 @@ def as_text(name: str, verdicts: list[plans.Verdict], now: datetime | None) -> I
 
 
 def _cells(verdict: plans.Verdict) -> list[Any]:
-    times = [moment(ts) if ts else None for ts in (verdict.started_at, verdict.caught_up_at, verdict.completed_at)]
+    times = [
+        moment(ts) if ts else None for ts in (verdict.started_at, verdict.caught_up_at, verdict.completed_at)
+    ]
     seconds = "/".join(str(verdict.phases.get(phase, "-")) for phase in "UAB") if verdict.phases else None
     to = ",".join(map(str, verdict.target_replicas or ())) or "?"
     return [f"{verdict.topic}-{verdict.partition}", to, verdict.status, verdict.phase, *times, seconds]

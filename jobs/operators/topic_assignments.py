@@ -15,7 +15,13 @@ from schemas.moments import moment
 Row = Mapping[str, Any]
 
 # event types that the placement of a topic is judged from, besides partition_timeline
-CREATED = ("topics_changed", "partitions_added", "partition_registered", "partition_record", "topic_creation_answered")
+CREATED = (
+    "topics_changed",
+    "partitions_added",
+    "partition_registered",
+    "partition_record",
+    "topic_creation_answered",
+)
 BROKER_LISTS = ("active_brokers", "broker_change")
 REGISTERED = ("broker_registration_replayed", "register_broker_record")
 FENCED = (
@@ -38,9 +44,20 @@ UNREGISTERED = ("broker_unregistered", "unregister_broker_record")
 NODES = ("channel_connected", *REGISTERED)
 BROKER_TYPES = ("channel_connected", *BROKER_LISTS, *REGISTERED, *FENCED, *UNFENCED, *UNREGISTERED)
 EVENT_COLUMNS = (
-    "incarnation", "record_id", "ts", "event_type", "topic", "topic_id", "partition", "replicas", "partition_epoch", "partitions_named",
-    "error_code", "record_no", "item",
-)  # fmt: skip
+    "incarnation",
+    "record_id",
+    "ts",
+    "event_type",
+    "topic",
+    "topic_id",
+    "partition",
+    "replicas",
+    "partition_epoch",
+    "partitions_named",
+    "error_code",
+    "record_no",
+    "item",
+)
 
 # on a busy machine, the lines of one change are at most so far apart
 TOGETHER = timedelta(seconds=1)
@@ -49,7 +66,7 @@ LAG = timedelta(seconds=10)
 EVIDENCE = 20  # records that a row names at most
 
 
-# -- brokers ---------------------------------------------------------------------------------------------------
+# -- brokers -------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -84,7 +101,11 @@ def shared_events(facts: ClusterFacts) -> dict[int, list[dict[str, Any]]]:
     """Return incarnation -> the events that its topics share, as rows of `events`."""
     return {
         number: [
-            {**event._asdict(), "incarnation": number, "ts": None if event.ts is None else moment_of(event.ts)}
+            {
+                **event._asdict(),
+                "incarnation": number,
+                "ts": None if event.ts is None else moment_of(event.ts),
+            }
             for event in events
         ]
         for number, events in facts.events_by_number.items()
@@ -100,7 +121,9 @@ def cluster(events: Iterable[Row], racks: Mapping[int, str] | None = None) -> Cl
     known: dict[int, str | None] = {}
     registered: dict[int, int] = {}  # broker -> epoch
     fenced: set[int] = set()
-    for event in sorted((e for e in events if e["ts"] is not None), key=lambda e: (e["ts"], e["record_no"], e["item"])):
+    for event in sorted(
+        (e for e in events if e["ts"] is not None), key=lambda e: (e["ts"], e["record_no"], e["item"])
+    ):
         kind, broker = event["event_type"], event["broker"]
         if broker is not None and kind in NODES:
             known[broker] = event["rack"]
@@ -161,10 +184,13 @@ class Judged:
 def batches(events: Iterable[Row]) -> dict[str, list[Batch]]:
     """Return topic -> the batches that created and extended it, in order of time.
 
-    events: of one incarnation. In ZooKeeper mode one record names all partitions of a batch. In KRaft every controller logs each partition,
-    and logs it again when it starts: the first line of each partition counts, and lines within a second of each other are one batch.
+    events: of one incarnation. In ZooKeeper mode one record names all partitions of a batch. In KRaft every
+    controller logs each partition, and logs it again when it starts: the first line of each partition counts,
+    and lines within a second of each other are one batch.
     """
-    rows = sorted((e for e in events if e["ts"] is not None), key=lambda e: (e["ts"], e["record_no"], e["item"]))
+    rows = sorted(
+        (e for e in events if e["ts"] is not None), key=lambda e: (e["ts"], e["record_no"], e["item"])
+    )
     names = {row["topic_id"]: row["topic"] for row in rows if row["topic"] and row["topic_id"]}
     found: dict[str, list[Batch]] = {}
     records: dict[tuple[str, str], list[Row]] = {}
@@ -174,7 +200,11 @@ def batches(events: Iterable[Row]) -> dict[str, list[Batch]]:
         kind, topic = row["event_type"], row["topic"] or names.get(row["topic_id"])
         if topic is None:
             continue
-        if kind in ("topics_changed", "partitions_added") and row["partition"] is not None and row["replicas"]:
+        if (
+            kind in ("topics_changed", "partitions_added")
+            and row["partition"] is not None
+            and row["replicas"]
+        ):
             records.setdefault((row["record_id"], topic), []).append(row)
         elif kind in ("partition_registered", "partition_record") and row["partition_epoch"] == 0:
             kraft.setdefault((topic, row["topic_id"] or ""), {}).setdefault(row["partition"], row)
@@ -204,16 +234,23 @@ def _kraft_batches(rows: list[Row], answers: list[Row]) -> list[Batch]:
     found = []
     for number, group in enumerate(groups):
         by_hand = None if number or answer is None else answer["partitions_named"] is None
-        ids = [row["record_id"] for row in group] + ([answer["record_id"]] if answer is not None and not number else [])
+        ids = [row["record_id"] for row in group] + (
+            [answer["record_id"]] if answer is not None and not number else []
+        )
         placed = {row["partition"]: list(row["replicas"]) for row in group}
-        found.append(Batch(group[0]["ts"], placed, number == 0, tuple(dict.fromkeys(ids))[:EVIDENCE], by_hand))
+        found.append(
+            Batch(group[0]["ts"], placed, number == 0, tuple(dict.fromkeys(ids))[:EVIDENCE], by_hand)
+        )
     return found
 
 
-def judge(batches: Sequence[Batch], shared: Cluster, partition_0: Sequence[Sequence[int] | None] = ()) -> Judged:
+def judge(
+    batches: Sequence[Batch], shared: Cluster, partition_0: Sequence[Sequence[int] | None] = ()
+) -> Judged:
     """Return who placed a topic, from the batches that created and extended it.
 
-    partition_0: its replicas when each batch after the first was added; null or missing: the replicas of its creation.
+    partition_0: its replicas when each batch after the first was added; null or missing: the replicas of its
+    creation.
     """
     if not batches or not batches[0].created:
         return Judged("not_known", "the logs do not show how it was created")
@@ -225,13 +262,23 @@ def judge(batches: Sequence[Batch], shared: Cluster, partition_0: Sequence[Seque
         verdicts.append(_judge_batch(batch, shared, head))
     for batch, verdict in zip(batches, verdicts, strict=True):
         if verdict.placement != "kafka":
-            which = "" if batch is batches[0] else f"{_partitions(batch.partitions)} added at {moment(batch.ts)}: "
-            return Judged(verdict.placement, which + verdict.reason, first.start_index, first.shift, verdict.rack_aware)
+            which = (
+                ""
+                if batch is batches[0]
+                else f"{_partitions(batch.partitions)} added at {moment(batch.ts)}: "
+            )
+            return Judged(
+                verdict.placement, which + verdict.reason, first.start_index, first.shift, verdict.rack_aware
+            )
     if len(batches) == 1:
         return first
     added = ", ".join(_partitions(batch.partitions) for batch in batches[1:])
     return Judged(
-        "kafka_extended", f"{first.reason}; {added} added as Kafka does", first.start_index, first.shift, first.rack_aware
+        "kafka_extended",
+        f"{first.reason}; {added} added as Kafka does",
+        first.start_index,
+        first.shift,
+        first.rack_aware,
     )
 
 
@@ -256,7 +303,9 @@ def _judge_batch(batch: Batch, shared: Cluster, partition_0: Sequence[int] | Non
             return Judged("kafka", text + _caveat(batch), found.start_index, found.shift, found.rack_aware)
     text = f"assignReplicasToBrokers does not give it for any start and shift of brokers {_ids(sorted(choices[0].ids))}"
     if unknown := choices[0].ids - shared.racks.keys() - shared.rackless:
-        return Judged("not_known", f"{text} without racks, and no line shows the rack of {_ids(sorted(unknown))}")
+        return Judged(
+            "not_known", f"{text} without racks, and no line shows the rack of {_ids(sorted(unknown))}"
+        )
     return Judged("manual", text)
 
 
@@ -281,7 +330,7 @@ def _caveat(batch: Batch) -> str:
     return ", as any of one partition" if len(batch.partitions) == 1 and batch.created else ""
 
 
-# -- assignments over time -------------------------------------------------------------------------------------
+# -- assignments over time -----------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -300,18 +349,28 @@ class AssignmentInterval:
 def assignment_intervals(rows: Iterable[Row]) -> list[AssignmentInterval]:
     """Return the assignments of one topic, oldest first; empty while the topic is deleted.
 
-    rows: of partition_timeline, of the topic. An interval begins when no partition is being reassigned any more; changes within a second
-    are one change.
+    rows: of partition_timeline, of the topic. An interval begins when no partition is being reassigned any
+    more; changes within a second are one change.
     """
     changes: list[tuple[datetime | None, int, tuple[int, ...] | None, bool, str | None]] = []
-    for partition, some in groupby(sorted(rows, key=lambda r: (r["partition"], r["step"])), key=lambda r: r["partition"]):
+    for partition, some in groupby(
+        sorted(rows, key=lambda r: (r["partition"], r["step"])), key=lambda r: r["partition"]
+    ):
         end = None
         for row in some:
             there = row["state"] != "NonExistentPartition" and row["replicas"] is not None
             if end is not None and row["valid_from"] is not None and row["valid_from"] > end:
                 changes.append((end, partition, None, False, None))
             busy = bool(row["adding_replicas"] or row["removing_replicas"] or row["reassignment_phase"])
-            changes.append((row["valid_from"], partition, tuple(row["replicas"]) if there else None, busy, row["record_id"]))
+            changes.append(
+                (
+                    row["valid_from"],
+                    partition,
+                    tuple(row["replicas"]) if there else None,
+                    busy,
+                    row["record_id"],
+                )
+            )
             end = row["valid_to"]
         if end is not None:
             changes.append((end, partition, None, False, None))
@@ -319,10 +378,13 @@ def assignment_intervals(rows: Iterable[Row]) -> list[AssignmentInterval]:
     return _intervals(changes)
 
 
-def _intervals(changes: list[tuple[datetime | None, int, tuple[int, ...] | None, bool, str | None]]) -> list[AssignmentInterval]:
+def _intervals(
+    changes: list[tuple[datetime | None, int, tuple[int, ...] | None, bool, str | None]],
+) -> list[AssignmentInterval]:
     """Return the intervals between changes.
 
-    changes: (time, partition, its replicas or null if it is deleted, whether it is being reassigned, record), in order of time.
+    changes: (time, partition, its replicas or null if it is deleted, whether it is being reassigned, record),
+    in order of time.
     """
     now: dict[int, tuple[int, ...]] = {}
     busy: set[int] = set()
@@ -361,7 +423,11 @@ def topic_rows(rows: Sequence[Row], batches: Sequence[Batch], shared: Cluster) -
     rows: of partition_timeline. batches: what created and extended the topic.
     """
     history = assignment_intervals(rows)
-    return [_topic_row(history[: number + 1], batches, shared) for number, one in enumerate(history) if one.assignment]
+    return [
+        _topic_row(history[: number + 1], batches, shared)
+        for number, one in enumerate(history)
+        if one.assignment
+    ]
 
 
 def broker_loads(row: Row) -> list[dict[str, Any]]:
@@ -373,10 +439,15 @@ def broker_loads(row: Row) -> list[dict[str, Any]]:
     replicas = Counter(broker for ids in placed for broker in ids)
     leaders = Counter(ids[0] for ids in placed if ids)
     same = {name: row[name] for name in ("cluster", "incarnation", "topic", "valid_from", "valid_to")}
-    return [{**same, "broker": broker, "replicas": count, "leaders": leaders[broker]} for broker, count in replicas.items()]
+    return [
+        {**same, "broker": broker, "replicas": count, "leaders": leaders[broker]}
+        for broker, count in replicas.items()
+    ]
 
 
-def _topic_row(history: Sequence[AssignmentInterval], batches: Sequence[Batch], shared: Cluster) -> dict[str, Any]:
+def _topic_row(
+    history: Sequence[AssignmentInterval], batches: Sequence[Batch], shared: Cluster
+) -> dict[str, Any]:
     """Return the row of the last interval of a history."""
     last = history[-1]
     assignment = last.assignment
@@ -406,7 +477,9 @@ def _topic_row(history: Sequence[AssignmentInterval], batches: Sequence[Batch], 
         "companions_skew": figures.companions_skew,
         "racks_min": figures.racks_min,
         "violations": placement.violations(assignment, ids, shared.racks),
-        "assignment": [{"partition": partition, "replicas": list(row)} for partition, row in sorted(assignment.items())],
+        "assignment": [
+            {"partition": partition, "replicas": list(row)} for partition, row in sorted(assignment.items())
+        ],
         "record_ids": list(last.record_ids) or [r for batch in mine for r in batch.record_ids][:EVIDENCE],
     }
 
@@ -414,7 +487,9 @@ def _topic_row(history: Sequence[AssignmentInterval], batches: Sequence[Batch], 
 def _cause(history: Sequence[AssignmentInterval], mine: Sequence[Batch]) -> str:
     """Return created, partitions_added, reassigned, or found (the assignment when the logs begin)."""
     last = history[-1]
-    if last.since is not None and (latest := [batch for batch in mine if abs(batch.ts - last.since) <= TOGETHER]):
+    if last.since is not None and (
+        latest := [batch for batch in mine if abs(batch.ts - last.since) <= TOGETHER]
+    ):
         return "created" if latest[-1].created else "partitions_added"
     before = history[-2].assignment if len(history) > 1 else {}
     if not before:
@@ -433,7 +508,11 @@ def _batches_until(batches: Sequence[Batch], interval: AssignmentInterval) -> li
 
 def _partition_0(history: Sequence[AssignmentInterval], added: Batch) -> Sequence[int] | None:
     """Return the replicas of partition 0 when partitions were added."""
-    before = [one for one in history if 0 in one.assignment and (one.since is None or one.since < added.ts - TOGETHER)]
+    before = [
+        one
+        for one in history
+        if 0 in one.assignment and (one.since is None or one.since < added.ts - TOGETHER)
+    ]
     return before[-1].assignment[0] if before else None
 
 
@@ -465,7 +544,7 @@ def _ids(ids: Iterable[int]) -> str:
     return ",".join(map(str, ids))
 
 
-# -- what if ---------------------------------------------------------------------------------------------------
+# -- what if -------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -487,8 +566,9 @@ class Effect:
 def what_if(rows: Iterable[Row], down: Iterable[int], min_isr: Mapping[str, int]) -> list[Effect]:
     """Return the effect on partitions if brokers go down, the worst first.
 
-    rows: of partition_timeline, the latest of each partition. min_isr: topic -> min.insync.replicas; 1 for other topics. Kafka elects the
-    first live replica of the assignment that is in the ISR; unclean elections are not assumed.
+    rows: of partition_timeline, the latest of each partition. min_isr: topic -> min.insync.replicas; 1 for
+    other topics. Kafka elects the first live replica of the assignment that is in the ISR; unclean elections
+    are not assumed.
     """
     stopped = set(down)
     found = []

@@ -16,15 +16,35 @@ Row = Mapping[str, Any]
 Span = tuple[datetime, datetime]
 
 SECONDS = (
-    "covered", "full_isr", "under_replicated", "at_min_isr", "below_min_isr", "at_isr_1", "leaderless", "unknown", "refused_min_1",
+    "covered",
+    "full_isr",
+    "under_replicated",
+    "at_min_isr",
+    "below_min_isr",
+    "at_isr_1",
+    "leaderless",
+    "unknown",
+    "refused_min_1",
     "refused_min_2",
-)  # fmt: skip
+)
 # conditions whose episodes are counted, and the longest is kept
 EPISODES = ("leaderless", "below_min_isr")
 TIMELINE_COLUMNS = (
-    "partition", "step", "valid_from", "valid_to", "leader", "isr", "replicas", "adding_replicas", "reassignment_phase", "leader_epoch",
-    "partition_epoch", "inferred", "state", "record_id",
-)  # fmt: skip
+    "partition",
+    "step",
+    "valid_from",
+    "valid_to",
+    "leader",
+    "isr",
+    "replicas",
+    "adding_replicas",
+    "reassignment_phase",
+    "leader_epoch",
+    "partition_epoch",
+    "inferred",
+    "state",
+    "record_id",
+)
 # of events that show unclean elections, and the records that a replica had and truncated
 EVENT_COLUMNS = ("topic", "partition", *Line._fields)
 EVIDENCE = 20
@@ -35,9 +55,10 @@ _EVER = datetime.min.replace(tzinfo=UTC)
 class Shared:
     """What the topics of a cluster share.
 
-    now: newest time stamp of its logs. silent: spans in which no node wrote a line. deleted: topic -> spans in which its deletion was pending.
-    fenced: broker -> spans in which it was fenced (KRaft). A partition whose last known leader is fenced has lost it; only a live broker with
-    a replica logs the next leader. around: what losses are judged by.
+    now: newest time stamp of its logs. silent: spans in which no node wrote a line. deleted: topic -> spans
+    in which its deletion was pending.
+    fenced: broker -> spans in which it was fenced (KRaft). A partition whose last known leader is fenced has
+    lost it; only a live broker with a replica logs the next leader. around: what losses are judged by.
     """
 
     now: datetime
@@ -71,7 +92,9 @@ def silent_spans(hours: Iterable[datetime]) -> tuple[Span, ...]:
     return tuple((before + step, after) for before, after in pairwise(known) if after - before > step)
 
 
-def fenced_spans(brokers: Iterable[tuple[datetime, Iterable[int]]], now: datetime) -> dict[int, tuple[Span, ...]]:
+def fenced_spans(
+    brokers: Iterable[tuple[datetime, Iterable[int]]], now: datetime
+) -> dict[int, tuple[Span, ...]]:
     """Return broker -> spans in which it was fenced.
 
     brokers: (time, brokers that are fenced from then on), in order of time.
@@ -89,7 +112,8 @@ def fenced_spans(brokers: Iterable[tuple[datetime, Iterable[int]]], now: datetim
 def conditions(row: Row, least: int) -> tuple[str, ...]:
     """Return the names of the SECONDS that an interval counts for. least: min.insync.replicas then.
 
-    Under-replicated is defined as in Kafka's own metric (Partition.isUnderReplicated): replicas that are being added do not count.
+    Under-replicated is defined as in Kafka's own metric (Partition.isUnderReplicated): replicas that are
+    being added do not count.
     """
     leader, isr, replicas = row["leader"], row["isr"], row["replicas"]
     if leader is not None and leader < 0:
@@ -125,7 +149,8 @@ def tally(rows: Iterable[Row], events: Iterable[Row], topic: str, shared: Shared
 
 
 def tally_since(rows: Iterable[Row], topic: str, shared: Shared, since: date) -> dict[date, Tally]:
-    """Return day (UTC) -> the tally of a topic from a day on, without its unclean elections, which depend on the whole history.
+    """Return day (UTC) -> the tally of a topic from a day on, without its unclean elections, which depend on
+    the whole history.
 
     rows: of partition_timeline, those that overlap these days.
     """
@@ -145,7 +170,10 @@ def _histories(rows: Iterable[Row]) -> Iterator[tuple[int, list[Row]]]:
 
 @dataclass(frozen=True)
 class _Topic:
-    """What the partitions of a topic share. cuts: moments at which their intervals are cut, in order; pending: spans of its deletions."""
+    """What the partitions of a topic share.
+
+    cuts: moments at which their intervals are cut, in order; pending: spans of its deletions.
+    """
 
     name: str
     shared: Shared
@@ -169,7 +197,9 @@ def _tally_partition(days: dict[date, Tally], history: Sequence[Row], about: _To
             continue
         fenced = shared.fenced.get(row["leader"], ())
         dark = (*shared.silent, *fenced)
-        for begin, end in _pieces(max(row["valid_from"], first), row["valid_to"] or shared.now, about.cuts, fenced):
+        for begin, end in _pieces(
+            max(row["valid_from"], first), row["valid_to"] or shared.now, about.cuts, fenced
+        ):
             if any(since <= begin < until for since, until in about.pending):
                 continue
             day = days.setdefault(begin.date(), Tally())
@@ -192,8 +222,12 @@ def _tally_partition(days: dict[date, Tally], history: Sequence[Row], about: _To
             before = set(names)
 
 
-def _pieces(begin: datetime, end: datetime, cuts: Sequence[datetime], fenced: Sequence[Span]) -> Iterable[Span]:
-    """Return the parts of a span, cut at midnight, at the given moments, and where its leader was fenced or was not any more."""
+def _pieces(
+    begin: datetime, end: datetime, cuts: Sequence[datetime], fenced: Sequence[Span]
+) -> Iterable[Span]:
+    """Return the parts of a span, cut at midnight, at the given moments, and where its leader was fenced or
+    was not any more.
+    """
     if begin >= end:
         return ()
     inner = set(cuts[bisect_right(cuts, begin) : bisect_left(cuts, end)])
@@ -205,7 +239,9 @@ def _pieces(begin: datetime, end: datetime, cuts: Sequence[datetime], fenced: Se
     return pairwise([begin, *sorted(inner), end])
 
 
-def _tally_unclean(days: dict[date, Tally], history: Sequence[Row], events: Sequence[Row], around: Around) -> None:
+def _tally_unclean(
+    days: dict[date, Tally], history: Sequence[Row], events: Sequence[Row], around: Around
+) -> None:
     """Add the unclean elections that `losses` finds and is certain of, and the records that they lost."""
     rows = [Interval(*(_plain(row.get(name)) for name in Interval._fields)) for row in history]
     lines = [Line(*(_plain(event.get(name)) for name in Line._fields)) for event in events]
@@ -243,7 +279,9 @@ def topic_rows(days: Mapping[date, Tally], topic: str, shared: Shared) -> list[d
 
 def with_stored_losses(rows: Iterable[Mapping[str, Any]], stored: Iterable[Row]) -> list[dict[str, Any]]:
     """Return rows of a topic without new records, with the stored elections and losses of their days."""
-    known = {row["day"]: {name: row[name] for name in ("unclean_elections", "records_lost")} for row in stored}
+    known = {
+        row["day"]: {name: row[name] for name in ("unclean_elections", "records_lost")} for row in stored
+    }
     return [{**row, **known.get(row["day"], {})} for row in rows]
 
 

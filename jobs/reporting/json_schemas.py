@@ -33,7 +33,13 @@ def finding() -> dict[str, Any]:
     columns = {name: _column(kind, one_of.get(name)) for name, kind in schemas.columns("findings").items()}
     columns |= {"silenced": {"type": ["boolean", "null"]}, "caused_by": {"type": ["string", "null"]}}
     required = ["cluster", "check_id", "severity", "status", "title", "fingerprint", "evidence"]
-    return {"$schema": _DRAFT, "title": "A finding", "type": "object", "properties": columns, "required": required}
+    return {
+        "$schema": _DRAFT,
+        "title": "A finding",
+        "type": "object",
+        "properties": columns,
+        "required": required,
+    }
 
 
 def verdict() -> dict[str, Any]:
@@ -53,7 +59,16 @@ def verdict() -> dict[str, Any]:
             "not_shown": texts,
             "unknown_statements": {"type": "array", "items": {"type": "object"}},
         },
-        "required": ["cluster", "records_read", "records_new", "now", "problem", "unreadable", "counts", "not_shown"],
+        "required": [
+            "cluster",
+            "records_read",
+            "records_new",
+            "now",
+            "problem",
+            "unreadable",
+            "counts",
+            "not_shown",
+        ],
     }
     return {
         "$schema": _DRAFT,
@@ -70,7 +85,17 @@ def verdict() -> dict[str, Any]:
             "inputs": {"type": "array", "items": {"type": "object", "required": ["cluster", "file", "kind"]}},
             "notes": texts,
         },
-        "required": ["run_id", "status", "exit_code", "records_read", "records_new", "clusters", "findings", "inputs", "notes"],
+        "required": [
+            "run_id",
+            "status",
+            "exit_code",
+            "records_read",
+            "records_new",
+            "clusters",
+            "findings",
+            "inputs",
+            "notes",
+        ],
     }
 
 

@@ -1,6 +1,7 @@
 """Write the metrics of a run to a text file for node_exporter's textfile collector.
 
-A run that reaches its verdict writes all metrics. A run that ends before keeps those of the previous run, except those about its own end.
+A run that reaches its verdict writes all metrics. A run that ends before keeps those of the previous run,
+except those about its own end.
 """
 
 from collections import Counter
@@ -28,9 +29,10 @@ RECORDS = ("recognised", "unrecognised", "drifted", "out_of_scope")
 class Run:
     """The values of the metrics.
 
-    findings: rows of `findings` of all clusters of the run. counts: cluster -> RECORDS -> number. hours: (cluster, column of `coverage`,
-    its value) -> node hours. newest: cluster -> the newest moment of its logs, UTC without a zone. undelivered: sink ->
-    messages that could not be delivered. not_audited: clusters whose logs could not be audited.
+    findings: rows of `findings` of all clusters of the run. counts: cluster -> RECORDS -> number. hours:
+    (cluster, column of `coverage`, its value) -> node hours. newest: cluster -> the newest moment of its
+    logs, UTC without a zone. undelivered: sink -> messages that could not be delivered. not_audited: clusters
+    whose logs could not be audited.
     """
 
     clusters: Sequence[str]
@@ -76,10 +78,13 @@ def exposition(run: Run, succeeded: float | None = None) -> bytes:
     """
     gauge = _Gauges()
 
-    findings = gauge("findings", "Findings that are not resolved.", "cluster", "check", "severity", "silenced")
+    findings = gauge(
+        "findings", "Findings that are not resolved.", "cluster", "check", "severity", "silenced"
+    )
     is_open = [row for row in run.findings if row["status"] != "resolved"]
     counted = Counter(
-        (row["cluster"], row["check_id"], row["severity"], str(bool(row.get("silenced"))).lower()) for row in is_open
+        (row["cluster"], row["check_id"], row["severity"], str(bool(row.get("silenced"))).lower())
+        for row in is_open
     )
     # a check without findings is 0, so that an alerting rule sees the value fall
     for cluster in run.clusters:
@@ -95,23 +100,37 @@ def exposition(run: Run, succeeded: float | None = None) -> bytes:
     )
     newest = gauge("newest_record_timestamp_seconds", "Time of the newest record of the logs.", "cluster")
     for cluster in run.clusters:
-        begun = [r["first_seen"] for r in is_open if r["cluster"] == cluster and r["first_seen"] and not r.get("silenced")]
+        begun = [
+            r["first_seen"]
+            for r in is_open
+            if r["cluster"] == cluster and r["first_seen"] and not r.get("silenced")
+        ]
         until = run.newest.get(cluster)
         age.labels(cluster).set(max((until - min(begun)).total_seconds(), 0) if begun and until else 0)
         if until:
             newest.labels(cluster).set(until.replace(tzinfo=UTC).timestamp())
 
-    records = gauge("records", "Records of the logs in the tables, by what became of them.", "cluster", "kind")
+    records = gauge(
+        "records", "Records of the logs in the tables, by what became of them.", "cluster", "kind"
+    )
     for cluster in run.clusters:
         for kind in RECORDS:
             records.labels(cluster, kind).set(run.counts.get(cluster, {}).get(kind, 0))
     covered = gauge(
-        "coverage_seconds", "Time of the logs, summed over nodes, by how much they can show.", "cluster", "what", "shown"
+        "coverage_seconds",
+        "Time of the logs, summed over nodes, by how much they can show.",
+        "cluster",
+        "what",
+        "shown",
     )
     for key, hours in sorted(run.hours.items()):
         covered.labels(*key).set(3600 * hours)
 
-    audited = gauge("cluster_audited", "1: the last run audited the cluster; 0: it found no logs that it could audit.", "cluster")
+    audited = gauge(
+        "cluster_audited",
+        "1: the last run audited the cluster; 0: it found no logs that it could audit.",
+        "cluster",
+    )
     for cluster in run.clusters:
         audited.labels(cluster).set(cluster not in run.not_audited)
     undelivered = gauge("alerts_undelivered", "Messages that the last run could not deliver.", "sink")
@@ -136,7 +155,9 @@ class _Before:
 
     def value(self, name: str) -> float | None:
         """Return the value of a metric without labels."""
-        return next((family.samples[0].value for family in self.families if family.name == f"{PREFIX}{name}"), None)
+        return next(
+            (family.samples[0].value for family in self.families if family.name == f"{PREFIX}{name}"), None
+        )
 
 
 def write(path: Path, run: Run) -> None:

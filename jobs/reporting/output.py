@@ -36,7 +36,9 @@ def findings(form: str, rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     return _markdown(ordered) if form == "markdown" else _annotations(ordered)
 
 
-def verdict(form: str, rows: Sequence[Mapping[str, Any]], outcomes: Sequence[Any], notes: Sequence[str]) -> Iterator[str]:
+def verdict(
+    form: str, rows: Sequence[Mapping[str, Any]], outcomes: Sequence[Any], notes: Sequence[str]
+) -> Iterator[str]:
     """Yield the lines of the verdict of a run. outcomes: cluster, problem and unreadable of each.
 
     notes: further sentences.
@@ -65,14 +67,25 @@ def _markdown(rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     yield "|---|---|---|---|---|---|"
     for row in rows:
         status = f"{row['status']}, silenced" if row.get("silenced") else row["status"]
-        cells = (row["severity"], status, row["title"], row["cluster"], _when(row), f"`{known_as(dict(row))[:12]}`")
+        cells = (
+            row["severity"],
+            status,
+            row["title"],
+            row["cluster"],
+            _when(row),
+            f"`{known_as(dict(row))[:12]}`",
+        )
         yield f"| {' | '.join(map(_cell, cells))} |"
 
 
 def _cell(text: str) -> str:
     """Escape a text for a cell of a Markdown table."""
     clean = visible(text)
-    return "".join(f"\\{one}" if one in "\\|*_<>[]" else one for one in clean) if not clean.startswith("`") else clean
+    return (
+        "".join(f"\\{one}" if one in "\\|*_<>[]" else one for one in clean)
+        if not clean.startswith("`")
+        else clean
+    )
 
 
 def _annotations(rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
@@ -80,7 +93,9 @@ def _annotations(rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
         if row["status"] == "resolved" or row.get("silenced"):
             continue
         title = _escaped(f"{row['cluster']}: {row['title']}", _ESCAPES_OF_PROPERTIES)
-        text = f"{row['detail'] or row['title']} ({_when(row)}, {row['check_id']}, {known_as(dict(row))[:12]})"
+        text = (
+            f"{row['detail'] or row['title']} ({_when(row)}, {row['check_id']}, {known_as(dict(row))[:12]})"
+        )
         yield f"::{_COMMANDS[row['severity']]} title={title}::{_escaped(text, _ESCAPES)}"
 
 
@@ -89,4 +104,6 @@ def _escaped(text: str, escapes: Mapping[str, str]) -> str:
 
 
 def _when(row: Mapping[str, Any]) -> str:
-    return "no time stamps" if row["first_seen"] is None else moments.span(row["first_seen"], row["last_seen"])
+    return (
+        "no time stamps" if row["first_seen"] is None else moments.span(row["first_seen"], row["last_seen"])
+    )

@@ -1,8 +1,9 @@
 """Draw the pictures of the report: aggregate rows of the tables, then write self-contained SVG.
 
-The pictures are rectangles on a time axis, written by hand. altair with vl-convert, which draws without network and browser, was tried. It
-adds 84 MB of native code and takes 70 ms and 14 kB for two bars. Its links within the page lead to vega.github.io, its pictures have no
-title or description, and its text has one size on a screen, a phone and paper.
+The pictures are rectangles on a time axis, written by hand. altair with vl-convert, which draws without
+network and browser, was tried. It adds 84 MB of native code and takes 70 ms and 14 kB for two bars. Its links
+within the page lead to vega.github.io, its pictures have no title or description, and its text has one size
+on a screen, a phone and paper.
 """
 
 from collections import defaultdict
@@ -134,7 +135,8 @@ def _utc(value: datetime) -> datetime:
 def read(queries: "Queries", clusters: Sequence[str], findings: Sequence[Mapping[str, Any]]) -> Pictures:
     """Read the rows of the pictures from the views of `checks.register`.
 
-    findings: rows of `findings`, the most important first; the first STRIPS of each cluster that are about a partition get a strip.
+    findings: rows of `findings`, the most important first; the first STRIPS of each cluster that are about a
+    partition get a strip.
     """
     recent = {}
     for row in queries.rows(
@@ -145,7 +147,10 @@ def read(queries: "Queries", clusters: Sequence[str], findings: Sequence[Mapping
             recent[row["cluster"]] = RecentHours(Span(row["since"], row["until"]))
     if recent:
         moment = pa.timestamp("us", "UTC")
-        spans = [{"cluster": name, "since": hours.span.since, "until": hours.span.until} for name, hours in recent.items()]
+        spans = [
+            {"cluster": name, "since": hours.span.since, "until": hours.span.until}
+            for name, hours in recent.items()
+        ]
         kinds = pa.schema([("cluster", pa.string()), ("since", moment), ("until", moment)])
         queries.view("recent_spans", pa.Table.from_pylist(spans, schema=kinds))
         for add in (_terms, _outages, _counts, _heat):
@@ -181,9 +186,7 @@ def _durability(queries: "Queries", clusters: Sequence[str]) -> dict[str, Durabi
 
 
 def _terms(queries: "Queries", recent: dict[str, RecentHours]) -> None:
-    ends = (
-        "SELECT cluster, resigned_at, node FROM audited_controllers WHERE resigned_at IS NOT NULL ORDER BY cluster, resigned_at"
-    )
+    ends = "SELECT cluster, resigned_at, node FROM audited_controllers WHERE resigned_at IS NOT NULL ORDER BY cluster, resigned_at"
     for row in queries.rows(ends):
         if hours := recent.get(row["cluster"]):
             hours.ends.append((row["resigned_at"], row["node"]))
@@ -211,8 +214,12 @@ def _outages(queries: "Queries", recent: dict[str, RecentHours]) -> None:
     for row in rows:
         seen[row["cluster"]].add(row["broker"])
         if row["shown"]:
-            recent[row["cluster"]].outages.setdefault(row["broker"], []).append(Span(row["since"], row["until"], row["how"]))
-    for row in queries.rows("SELECT DISTINCT cluster, explode(replicas) AS broker FROM audited_partitions_now"):
+            recent[row["cluster"]].outages.setdefault(row["broker"], []).append(
+                Span(row["since"], row["until"], row["how"])
+            )
+    for row in queries.rows(
+        "SELECT DISTINCT cluster, explode(replicas) AS broker FROM audited_partitions_now"
+    ):
         seen[row["cluster"]].add(row["broker"])
     for cluster, hours in recent.items():
         hours.brokers = len(seen[cluster])
@@ -272,7 +279,11 @@ def _strips(queries: "Queries", findings: Sequence[Mapping[str, Any]]) -> dict[s
     queries.view(
         "drawn",
         pa.table(
-            [pa.array(some, kind) for some, kind in zip(zip(*keys, strict=True), kinds.values(), strict=True)], names=list(kinds)
+            [
+                pa.array(some, kind)
+                for some, kind in zip(zip(*keys, strict=True), kinds.values(), strict=True)
+            ],
+            names=list(kinds),
         ),
     )
     proofs = sorted({record for finding in chosen.values() for record in list(finding["evidence"])[:10]})
@@ -288,13 +299,17 @@ def _strips(queries: "Queries", findings: Sequence[Mapping[str, Any]]) -> dict[s
     found = {}
     for fingerprint, finding in chosen.items():
         key = (finding["cluster"], finding["incarnation"], *finding["subject"][:2])
-        strip = _strip(finding, steps[key], states[key], [at[record] for record in finding["evidence"] if record in at])
+        strip = _strip(
+            finding, steps[key], states[key], [at[record] for record in finding["evidence"] if record in at]
+        )
         if strip is not None:
             found[fingerprint] = strip
     return found
 
 
-def _strip(finding: Mapping[str, Any], steps: list[Any], states: list[Any], marks: list[datetime]) -> Strip | None:
+def _strip(
+    finding: Mapping[str, Any], steps: list[Any], states: list[Any], marks: list[datetime]
+) -> Strip | None:
     begin, end = finding["first_seen"], finding["last_seen"]
     if begin is None or end is None:
         return None
@@ -314,14 +329,19 @@ def _strip(finding: Mapping[str, Any], steps: list[Any], states: list[Any], mark
         return None
     unusual: dict[int, list[Span]] = defaultdict(list)
     for row in states:
-        if row["state"] not in {"OnlineReplica", "KRaftOnline", "NonExistentReplica", "KRaftRemoved"} and (span := clipped(row)):
+        if row["state"] not in {"OnlineReplica", "KRaftOnline", "NonExistentReplica", "KRaftRemoved"} and (
+            span := clipped(row)
+        ):
             unusual[row["replica"]].append(span._replace(what=row["state"]))
     topic, partition = finding["subject"]
     return Strip(topic, partition, shown, dict(unusual), sorted({at for at in marks if first <= at <= last}))
 
 
 def _ids_of(row: Any) -> Iterable[tuple[int, ...]]:
-    return (tuple(some or ()) for some in (row["isr"], row["replicas"], row["adding_replicas"], row["removing_replicas"]))
+    return (
+        tuple(some or ())
+        for some in (row["isr"], row["replicas"], row["adding_replicas"], row["removing_replicas"])
+    )
 
 
 def _clipped(row: Any, first: datetime, last: datetime) -> Span | None:
@@ -388,20 +408,33 @@ class _Drawing:
     def place(self, at: datetime) -> float:
         return min(max((at - self.span.since).total_seconds() / self.seconds, 0), 1) * 100
 
-    def bar(self, span: Span, kind: str, words: str, *, text: str = "", top: float = 0, high: float = ROW - 4) -> None:
+    def bar(
+        self, span: Span, kind: str, words: str, *, text: str = "", top: float = 0, high: float = ROW - 4
+    ) -> None:
         """Draw a box from one moment to another."""
         x, when = self.place(span.since), f"{_clock(span.since)} to {_clock(span.until)}"
         self.box((x, self.place(span.until) - x), kind, f"{words}, {when}", text=text, top=top, high=high)
 
     def box(
-        self, across: tuple[float, float], kind: str, words: str, *, text: str = "", top: float = 0, high: float = ROW - 4
+        self,
+        across: tuple[float, float],
+        kind: str,
+        words: str,
+        *,
+        text: str = "",
+        top: float = 0,
+        high: float = ROW - 4,
     ) -> None:
         """Draw a box that is wide enough to be seen. across: (place, width). text: shown where it fits."""
         x, wide = across[0], max(across[1], 0.2)
         self.kinds.add(kind)
-        across_and_down = Markup('x="{:.2f}%" y="{:.1f}" width="{:.2f}%" height="{:.1f}"').format(x, self.top + top, wide, high)
+        across_and_down = Markup('x="{:.2f}%" y="{:.1f}" width="{:.2f}%" height="{:.1f}"').format(
+            x, self.top + top, wide, high
+        )
         self.parts.append(
-            Markup('<rect {} class="{}"><title>{}</title></rect>').format(across_and_down, kind, _plain(words, 200))
+            Markup('<rect {} class="{}"><title>{}</title></rect>').format(
+                across_and_down, kind, _plain(words, 200)
+            )
         )
         needed = 7 * len(text) + 6
         if text and wide * WIDE / 100 >= needed:
@@ -415,7 +448,11 @@ class _Drawing:
         text = '<text x="{:.2f}%" y="11" class="tick-label{}" text-anchor="{}">{}</text>'
         self.parts.append(Markup(text).format(x, sparse, "end" if x > 94 else "start", label))
         if line:
-            self.parts.append(Markup('<line x1="{0:.2f}%" y1="14" x2="{0:.2f}%" y2="{1}" class="tick"/>').format(x, self.high))
+            self.parts.append(
+                Markup('<line x1="{0:.2f}%" y1="14" x2="{0:.2f}%" y2="{1}" class="tick"/>').format(
+                    x, self.high
+                )
+            )
 
     def ticks(self) -> None:
         """Draw ticks for days, hours, minutes or seconds behind the shapes."""
@@ -430,13 +467,18 @@ class _Drawing:
                 self.tick(self.place(at), f"{at:{form}}", number)
         self.parts += drawn
 
-    def figure(self, name: str, words: tuple[str, str], table: Markup, *, linked: bool = False, note: str = "") -> Markup:
+    def figure(
+        self, name: str, words: tuple[str, str], table: Markup, *, linked: bool = False, note: str = ""
+    ) -> Markup:
         """Return the picture with its key and the same data as a table.
 
-        name: an id that no other figure has. words: title, description. linked: its marks lead to findings. note: a line below it.
+        name: an id that no other figure has. words: title, description. linked: its marks lead to findings.
+        note: a line below it.
         """
         swatch = '<span><svg width="16" height="12" aria-hidden="true"><rect width="16" height="12" class="{}"/></svg> {}</span>'
-        key = Markup(" ").join(Markup(swatch).format(kind, meaning) for kind, meaning in KEY.items() if kind in self.kinds)
+        key = Markup(" ").join(
+            Markup(swatch).format(kind, meaning) for kind, meaning in KEY.items() if kind in self.kinds
+        )
         return Markup(
             '<figure class="picture"><figcaption>{t}</figcaption><div class="lanes">'
             '<svg class="names" width="{names}" height="{h}" aria-hidden="true" xmlns="{ns}">{labels}</svg>'
@@ -463,10 +505,13 @@ def _rows(head: Sequence[str], rows: Iterable[Sequence[object]], most: int = 200
     cells = [list(row) for row in rows]
     row = Markup("<tr>{}</tr>")
     body = [
-        row.format(Markup("").join(Markup("<td>{}</td>").format(_plain(str(cell))) for cell in line)) for line in cells[:most]
+        row.format(Markup("").join(Markup("<td>{}</td>").format(_plain(str(cell))) for cell in line))
+        for line in cells[:most]
     ]
     if len(cells) > most:
-        body.append(Markup('<tr><td colspan="{}">and {:,} more</td></tr>').format(len(head), len(cells) - most))
+        body.append(
+            Markup('<tr><td colspan="{}">and {:,} more</td></tr>').format(len(head), len(cells) - most)
+        )
     heads = row.format(Markup("").join(Markup('<th scope="col">{}</th>').format(name) for name in head))
     table = Markup('<div class="wide"><table><thead>{}</thead><tbody>{}</tbody></table></div>')
     return table.format(heads, Markup("").join(body))
@@ -502,10 +547,13 @@ def _terms_shown(hours: RecentHours) -> Iterator[tuple[datetime, datetime, int]]
         yield since, min([hours.span.until, *following, *resigned]), node
 
 
-def recent_strip(name: str, cluster: str, hours: RecentHours, findings: Sequence[Mapping[str, Any]]) -> Markup:
+def recent_strip(
+    name: str, cluster: str, hours: RecentHours, findings: Sequence[Mapping[str, Any]]
+) -> Markup:
     """Draw controllers, brokers, counts and findings of the newest hours.
 
-    findings: `anchor`, `severity`, `title`, `first_seen`, the worst first; the first MARKS in these hours are drawn.
+    findings: `anchor`, `severity`, `title`, `first_seen`, the worst first; the first MARKS in these hours are
+    drawn.
     """
     drawing = _Drawing(hours.span)
     table: list[Sequence[object]] = []
@@ -516,7 +564,10 @@ def recent_strip(name: str, cluster: str, hours: RecentHours, findings: Sequence
         if term.until >= hours.span.since:
             drawing.bar(term, "term", f"controller {node}", text=str(node))
             table.append(("controller", node, _clock(term.since), _clock(term.until), ""))
-    longest = {broker: sum((o.until - o.since).total_seconds() for o in some) for broker, some in hours.outages.items()}
+    longest = {
+        broker: sum((o.until - o.since).total_seconds() for o in some)
+        for broker, some in hours.outages.items()
+    }
     troubled = sorted(longest, key=lambda broker: (-longest[broker], broker))
     for broker in sorted(troubled[:BROKERS]):
         drawing.lane(f"Broker {broker}")
@@ -537,11 +588,21 @@ def recent_strip(name: str, cluster: str, hours: RecentHours, findings: Sequence
             if count:
                 high = max(2.0, (ROW - 4) * count / most)
                 words = f"{what}: {count:,}, about {_clock(hours.span.since + (number + 0.5) / BINS * (hours.span.until - hours.span.since))}"
-                drawing.box((100 * number / BINS, 100 / BINS - 0.06), "count", words, top=ROW - 4 - high, high=high)
+                drawing.box(
+                    (100 * number / BINS, 100 / BINS - 0.06), "count", words, top=ROW - 4 - high, high=high
+                )
         table.append(
-            (what, "", "", "", f"up to {most:,} within {two_units((hours.span.until - hours.span.since).total_seconds() / BINS)}")
+            (
+                what,
+                "",
+                "",
+                "",
+                f"up to {most:,} within {two_units((hours.span.until - hours.span.since).total_seconds() / BINS)}",
+            )
         )
-    marked = [f for f in findings if f["first_seen"] is not None and _utc(f["first_seen"]) >= hours.span.since]
+    marked = [
+        f for f in findings if f["first_seen"] is not None and _utc(f["first_seen"]) >= hours.span.since
+    ]
     if marked:
         drawing.lane("Findings")
     link = Markup(
@@ -549,11 +610,19 @@ def recent_strip(name: str, cluster: str, hours: RecentHours, findings: Sequence
         "<title>{}</title></path></svg></a>"
     )
     for finding in reversed(marked[:MARKS]):  # the worst is drawn last, above the others
-        x, title, severity = drawing.place(_utc(finding["first_seen"])), _plain(finding["title"], 120), finding["severity"]
+        x = drawing.place(_utc(finding["first_seen"]))
+        title = _plain(finding["title"], 120)
+        severity = finding["severity"]
         drawing.kinds.add("mark error" if severity in {"critical", "error"} else "mark warning")
-        drawing.parts.append(link.format(finding["anchor"], severity, title, x, drawing.top + 1, severity, title))
+        drawing.parts.append(
+            link.format(finding["anchor"], severity, title, x, drawing.top + 1, severity, title)
+        )
     drawing.ticks()
-    down = {broker: count for broker, some in hours.outages.items() if (count := sum(one.what != "first_start" for one in some))}
+    down = {
+        broker: count
+        for broker, some in hours.outages.items()
+        if (count := sum(one.what != "first_start" for one in some))
+    }
     description = (
         f"{counted(len(terms), 'controller term')}, {counted(sum(down.values()), 'outage')} of {len(down)} of {counted(hours.brokers, 'broker')}, "
         f"{counted(len(marked), 'finding')}."
@@ -567,18 +636,24 @@ def partition_strip(name: str, strip: Strip) -> Markup:
     """Draw leader, ISR, reassignment and replica states of one partition."""
     span = Span(strip.steps[0].span.since, strip.steps[-1].span.until)
     drawing = _Drawing(span)
-    replicas = sorted({r for step in strip.steps for r in (*step.replicas, *step.isr)} | set(strip.states))[:REPLICAS]
+    replicas = sorted({r for step in strip.steps for r in (*step.replicas, *step.isr)} | set(strip.states))[
+        :REPLICAS
+    ]
     drawing.lane("Leader")
     for step in strip.steps:
         leads = step.leader != -1
         words = f"leader {step.leader}" if leads else "no leader"
-        drawing.bar(step.span, "leader" if leads else "no-leader", words, text=str(step.leader) if leads else "none")
+        drawing.bar(
+            step.span, "leader" if leads else "no-leader", words, text=str(step.leader) if leads else "none"
+        )
     for replica in replicas:
         drawing.lane(f"Replica {replica}")
         for step in strip.steps:
             if replica not in step.replicas and replica not in step.isr:
                 continue
-            kind, words = ("in-sync", "in the ISR") if replica in step.isr else ("out-of-sync", "not in the ISR")
+            kind, words = (
+                ("in-sync", "in the ISR") if replica in step.isr else ("out-of-sync", "not in the ISR")
+            )
             drawing.bar(step.span, kind, f"replica {replica} {words}", top=4, high=ROW - 12)
             for kind, some in (("added", step.adding), ("removed", step.removing)):
                 if replica in some:
@@ -592,10 +667,14 @@ def partition_strip(name: str, strip: Strip) -> Markup:
             drawing.bar(step.span, f"phase {step.phase}", f"phase {step.phase}", text=step.phase)
     drawing.top = 14
     for at in strip.marks[:MARKS]:
-        drawing.box((drawing.place(at), 0), "proof", f"a record that proves it, {_clock(at)}", high=drawing.high - 16)
+        drawing.box(
+            (drawing.place(at), 0), "proof", f"a record that proves it, {_clock(at)}", high=drawing.high - 16
+        )
     drawing.ticks()
     title = f"{_plain(strip.topic, 80)}-{strip.partition}, {_between(span)}"
-    leaderless = sum((step.span.until - step.span.since).total_seconds() for step in strip.steps if step.leader == -1)
+    leaderless = sum(
+        (step.span.until - step.span.since).total_seconds() for step in strip.steps if step.leader == -1
+    )
     description = f"{counted(len(strip.steps), 'interval')} of replicas {_ids(replicas)}; {leaderless:.0f} s without a leader."
     rows = [
         (
@@ -620,7 +699,9 @@ def heat_map(name: str, recent: RecentHours) -> Markup | None:
     found = {hour for row in recent.out_of_sync.values() for hour in row}
     first, hours = min(found), int((max(found) - min(found)).total_seconds() // 3600) + 1
     most = max(count for row in recent.out_of_sync.values() for count in row.values())
-    ranked = sorted(recent.out_of_sync, key=lambda broker: (-sum(recent.out_of_sync[broker].values()), broker))
+    ranked = sorted(
+        recent.out_of_sync, key=lambda broker: (-sum(recent.out_of_sync[broker].values()), broker)
+    )
     brokers = sorted(ranked[:BROKERS])
     wide = min(100 / hours, 10)
     drawing = _Drawing()
@@ -633,7 +714,13 @@ def heat_map(name: str, recent: RecentHours) -> Markup | None:
             count = recent.out_of_sync[broker].get(hour, 0)
             shade = 0 if not count else 1 + min(3, int(4 * count / (most + 1)))
             words = f"broker {broker}, {hour:%m-%d %H}:00: {counted(count, 'partition')}"
-            drawing.box((n * wide, wide - 0.1), f"heat heat-{shade}", words, text=f"{count:,}" if count else "", high=ROW - 2)
+            drawing.box(
+                (n * wide, wide - 0.1),
+                f"heat heat-{shade}",
+                words,
+                text=f"{count:,}" if count else "",
+                high=ROW - 2,
+            )
     rest = len(recent.out_of_sync) - len(brokers)
     description = f"At most {counted(most, 'partition')} in an hour." + (
         f" {counted(rest, 'more broker')} with fewer." if rest else ""
@@ -670,7 +757,14 @@ def durability_bars(name: str, durable: Durability) -> Markup:
             if one.below_min_isr > 0:
                 below = min(across, across * one.below_min_isr / whole)
                 drawing.box((x, below), "durable below_min_isr", label, top=ROW - 7, high=4)
-            table.append((topic, one.day, one.partitions, *(f"{value:,.3f}" for value in (*seconds.values(), one.below_min_isr))))
+            table.append(
+                (
+                    topic,
+                    one.day,
+                    one.partitions,
+                    *(f"{value:,.3f}" for value in (*seconds.values(), one.below_min_isr)),
+                )
+            )
     rest = durable.topics - len(topics)
     title = "Durability by topic and day (UTC), share of the time of all partitions"
     note = f"{rest:,} more topics, which were better off: kafka-audit durability --tables DIR" if rest else ""
@@ -694,7 +788,9 @@ def _widths(seconds: Mapping[str, float], across: float) -> dict[str, float]:
     whole = sum(seconds.values())
     found = {kind: max(SLIVER, across * value / whole) for kind, value in seconds.items() if value > 0}
     widest = max(found, key=lambda kind: found[kind])
-    return found | {widest: max(SLIVER, across - sum(width for kind, width in found.items() if kind != widest))}
+    return found | {
+        widest: max(SLIVER, across - sum(width for kind, width in found.items() if kind != widest))
+    }
 
 
 # colours are in the page's style; patterns distinguish kinds in black and white

@@ -21,7 +21,16 @@ from jobs.landing import accounting
 from jobs.reporting import pictures as drawn
 from jobs.reporting import targets
 from jobs.reporting.pictures import Pictures
-from jobs.reporting.verdict import RunResults, advice, harm_sentences, headline, of_each_severity, others, when, worst_of
+from jobs.reporting.verdict import (
+    RunResults,
+    advice,
+    harm_sentences,
+    headline,
+    of_each_severity,
+    others,
+    when,
+    worst_of,
+)
 from parsers.explanation import counted
 from schemas import wording
 from schemas.moments import moment
@@ -52,7 +61,9 @@ TITLE, DETAIL = 160, 600
 FILTER_TOPICS = 50
 
 
-def write(path: Path, results: RunResults, outcomes: list[Any], run_id: str, pictures: Pictures | None = None) -> None:
+def write(
+    path: Path, results: RunResults, outcomes: list[Any], run_id: str, pictures: Pictures | None = None
+) -> None:
     """Write the report; an old one stays until the new one is complete.
 
     Raises UsageError if it cannot be written.
@@ -72,21 +83,32 @@ def write(path: Path, results: RunResults, outcomes: list[Any], run_id: str, pic
 
 
 def rendered(
-    results: RunResults, outcomes: list[Any], run_id: str, pictures: Pictures | None = None, now: datetime | None = None
+    results: RunResults,
+    outcomes: list[Any],
+    run_id: str,
+    pictures: Pictures | None = None,
+    now: datetime | None = None,
 ) -> str:
     """Return the page."""
     shown_pictures = pictures or Pictures()
     marks = _Marks(results)
     tones = ("problem", *severities(), "ok")
     # clusters are rendered worst first, because room is limited
-    worst_first = sorted(outcomes, key=lambda outcome: tones.index(_verdict(*_findings_of(results, outcome), outcome)[0]))
-    clusters = [_cluster(results, outcome, marks, shown_pictures, place) for place, outcome in enumerate(worst_first)]
+    worst_first = sorted(
+        outcomes, key=lambda outcome: tones.index(_verdict(*_findings_of(results, outcome), outcome)[0])
+    )
+    clusters = [
+        _cluster(results, outcome, marks, shown_pictures, place) for place, outcome in enumerate(worst_first)
+    ]
     current = [finding for finding in results.findings if finding["status"] != "resolved"]
     first = outcomes[0] if outcomes else None
     facts = [("Run", run_id), ("Report written", moment(now or datetime.now(UTC)))]
     if first:
         facts += [
-            ("Records read", f"{first.records:,}, {first.new:,} of them new, {first.out_of_scope:,} of loggers out of scope")
+            (
+                "Records read",
+                f"{first.records:,}, {first.new:,} of them new, {first.out_of_scope:,} of loggers out of scope",
+            )
         ]
     names = ", ".join(outcome.cluster for outcome in outcomes)
     return _template().render(
@@ -131,7 +153,8 @@ def with_code(text: Any) -> Markup:
     """Return the text of one line as HTML, with commands between backticks as code."""
     parts = re.split(r"`([^`]+)`", str(text))
     return Markup("").join(
-        Markup("<code>{}</code>").format(shown(part)) if n % 2 else shown(part) for n, part in enumerate(parts)
+        Markup("<code>{}</code>").format(shown(part)) if n % 2 else shown(part)
+        for n, part in enumerate(parts)
     )
 
 
@@ -165,14 +188,19 @@ class _Marks:
     def __init__(self, results: RunResults) -> None:
         findings = results.findings
         self._topics_of = {
-            finding["fingerprint"]: {finding["topic"], *results.subjects.get(finding["fingerprint"], {}).get("topics", ())}
+            finding["fingerprint"]: {
+                finding["topic"],
+                *results.subjects.get(finding["fingerprint"], {}).get("topics", ()),
+            }
             - {None}
             for finding in findings
         }
         names = Counter(finding["check_id"] for finding in findings)
         self.checks = [(f"c{number}", name) for number, name in enumerate(sorted(names))]
         topics = Counter(topic for some in self._topics_of.values() for topic in sorted(some))
-        self.topics = [(f"t{number}", name) for number, (name, _) in enumerate(topics.most_common(FILTER_TOPICS))]
+        self.topics = [
+            (f"t{number}", name) for number, (name, _) in enumerate(topics.most_common(FILTER_TOPICS))
+        ]
         self.room, self.pictures_room = ROOM, PICTURES_ROOM
         self.lines = BRIEF_LINES
         self.errors_left = sum(map(is_never_hidden, findings))
@@ -189,7 +217,9 @@ class _Marks:
 
     def classes(self, finding: dict[str, Any]) -> str:
         """Return the classes of the element of a finding."""
-        topics = sorted(self._topics[name] for name in self._topics_of[finding["fingerprint"]] if name in self._topics)
+        topics = sorted(
+            self._topics[name] for name in self._topics_of[finding["fingerprint"]] if name in self._topics
+        )
         return " ".join([self.check_class[finding["check_id"]], *(topics or ["t-other"])])
 
 
@@ -200,20 +230,26 @@ def _findings_of(results: RunResults, outcome: Any) -> tuple[list[dict[str, Any]
     return current, [finding for finding in mine if finding["status"] == "resolved"]
 
 
-def _cluster(results: RunResults, outcome: Any, marks: _Marks, pictures: Pictures, place: int) -> dict[str, Any]:
+def _cluster(
+    results: RunResults, outcome: Any, marks: _Marks, pictures: Pictures, place: int
+) -> dict[str, Any]:
     """Return the template's values for one cluster."""
     current, resolved = _findings_of(results, outcome)
     not_shown = [text[:1].upper() + text[1:] + "." for text in results.not_shown.get(outcome.cluster, [])]
     tone, verdict = _verdict(current, resolved, outcome)
     stories_of_all = by_cause(sorted([*current, *resolved], key=worst_first))
     now_or_over = [
-        [one for story in stories_of_all if is_over(story) is over for one in (story[0], *story[1])] for over in (False, True)
+        [one for story in stories_of_all if is_over(story) is over for one in (story[0], *story[1])]
+        for over in (False, True)
     ]
     groups = {
-        name: _groups(some, results, marks, pictures) for name, some in zip(("current", "resolved"), now_or_over, strict=True)
+        name: _groups(some, results, marks, pictures)
+        for name, some in zip(("current", "resolved"), now_or_over, strict=True)
     }
     anchor = f"cluster-{place}"
-    stories = harms.stories(finding | {"silenced": bool(finding.get("silence"))} for finding in (*current, *resolved))
+    stories = harms.stories(
+        finding | {"silenced": bool(finding.get("silence"))} for finding in (*current, *resolved)
+    )
     stories.sort(key=is_over)
     causes = [
         {
@@ -226,12 +262,14 @@ def _cluster(results: RunResults, outcome: Any, marks: _Marks, pictures: Picture
             "effects": [f"{word}: {one['title'][:TITLE]}" for word, one in others(story)[:EFFECTS_ON_TOP]],
             "effects_left": max(0, len(story[1]) - EFFECTS_ON_TOP),
             "harms": harm_sentences(story, results, outcome.now),
-            "detail": (head["detail"] or "")[:TOP_DETAIL] + (" .." if len(head["detail"] or "") > TOP_DETAIL else ""),
+            "detail": (head["detail"] or "")[:TOP_DETAIL]
+            + (" .." if len(head["detail"] or "") > TOP_DETAIL else ""),
             "do": advice(story),
         }
         for story in stories
         for head in [headline(story)]
-        if worst_of(story)["severity"] != "info" or any(harm.lasts for harm in results.harms.get(story[0]["fingerprint"], ()))
+        if worst_of(story)["severity"] != "info"
+        or any(harm.lasts for harm in results.harms.get(story[0]["fingerprint"], ()))
     ]
     for n, cause in enumerate(causes):
         # the first screen shows what happened and what to do; details are below
@@ -242,7 +280,9 @@ def _cluster(results: RunResults, outcome: Any, marks: _Marks, pictures: Picture
             cause["do"] = []
     on_top = [cause for n, cause in enumerate(causes) if n < CAUSES or (n < ERRORS_ON_TOP and cause["named"])]
     # gaps of the logs matter where no error is found
-    missing = ["these logs cannot show everything"] if not_shown and not any(map(is_never_hidden, current)) else []
+    missing = (
+        ["these logs cannot show everything"] if not_shown and not any(map(is_never_hidden, current)) else []
+    )
     missing += ["some files could not be read"] if outcome.unreadable else []
     caveat = " and ".join(missing)
     unreadable = list(outcome.unreadable[:UNREADABLE])
@@ -277,7 +317,9 @@ def _cluster(results: RunResults, outcome: Any, marks: _Marks, pictures: Picture
     }
 
 
-def _pictures(cluster: str, findings: list[dict[str, Any]], marks: _Marks, pictures: Pictures, place: int) -> list[Markup]:
+def _pictures(
+    cluster: str, findings: list[dict[str, Any]], marks: _Marks, pictures: Pictures, place: int
+) -> list[Markup]:
     """Return the pictures of a cluster: its newest hours, its heat map, the durability of its topics."""
     recent, durable = pictures.recent.get(cluster), pictures.durability.get(cluster)
     if recent is None:
@@ -310,10 +352,20 @@ def _verdict(current: list[dict[str, Any]], resolved: list[dict[str, Any]], outc
     if not audible:
         return "ok", f"nothing is wrong now, as far as these logs show.{over}"
     new = sum(finding["status"] == "new" for finding in audible)
-    new_part = "" if not new else "; new" if new == len(audible) == 1 else f"; {'all' if new == len(audible) else f'{new:,}'} new"
+    new_part = (
+        ""
+        if not new
+        else "; new"
+        if new == len(audible) == 1
+        else f"; {'all' if new == len(audible) else f'{new:,}'} new"
+    )
     worst = min(audible, key=worst_first)["severity"]
     # brokers that were stopped on purpose are down, too
-    lasting = [one for one in sorted(audible, key=worst_first) if schemas.harms().get(one["check_id"]) == "unavailability"]
+    lasting = [
+        one
+        for one in sorted(audible, key=worst_first)
+        if schemas.harms().get(one["check_id"]) == "unavailability"
+    ]
     if worst == "info" and lasting:
         return "info", f"{lasting[0]['title'][:TITLE]} ({of_each_severity(audible)}{new_part}).{over}"
     if worst == "info":
@@ -321,7 +373,9 @@ def _verdict(current: list[dict[str, Any]], resolved: list[dict[str, Any]], outc
     return worst, f"{of_each_severity(audible)}{new_part}.{over}"
 
 
-def _groups(findings: list[dict[str, Any]], results: RunResults, marks: _Marks, pictures: Pictures) -> list[dict[str, Any]]:
+def _groups(
+    findings: list[dict[str, Any]], results: RunResults, marks: _Marks, pictures: Pictures
+) -> list[dict[str, Any]]:
     """Return findings by severity and check, the worst first, with the check's name and advice.
 
     Effects are below their cause; errors without room there are listed by title after it.
@@ -340,12 +394,21 @@ def _groups(findings: list[dict[str, Any]], results: RunResults, marks: _Marks, 
         for finding, effects in members:
             in_full = len(full) < FULL and marks.room >= 0
             shown_effects = effects[:FULL] if in_full else []
-            named = [effect for effect in effects[len(shown_effects) :] if is_never_hidden(effect) and marks.has_line(effect)]
+            named = [
+                effect
+                for effect in effects[len(shown_effects) :]
+                if is_never_hidden(effect) and marks.has_line(effect)
+            ]
             if in_full:
                 one = _finding(finding, results, marks, pictures)
-                below = [_finding(effect, results, marks, pictures) | {"do": effect.get("advice")} for effect in shown_effects]
+                below = [
+                    _finding(effect, results, marks, pictures) | {"do": effect.get("advice")}
+                    for effect in shown_effects
+                ]
                 one["do"] = None if common else finding.get("advice")
-                full.append(one | {"effects": below, "effects_left": len(effects) - len(shown_effects) - len(named)})
+                full.append(
+                    one | {"effects": below, "effects_left": len(effects) - len(shown_effects) - len(named)}
+                )
             elif (is_never_hidden(finding) or len(brief) < BRIEF) and marks.has_line(finding):
                 brief.append(_finding(finding, results, marks) | {"is_effect": False})
             else:
@@ -368,7 +431,9 @@ def _groups(findings: list[dict[str, Any]], results: RunResults, marks: _Marks, 
     return groups
 
 
-def _finding(finding: dict[str, Any], results: RunResults, marks: _Marks, pictures: Pictures | None = None) -> dict[str, Any]:
+def _finding(
+    finding: dict[str, Any], results: RunResults, marks: _Marks, pictures: Pictures | None = None
+) -> dict[str, Any]:
     """Return the template's values for one finding. Without pictures it has neither records nor a strip."""
     evidence = list(finding["evidence"] or [])
     proofs = [_proof(results.proof[record]) for record in evidence if pictures and record in results.proof]
@@ -379,7 +444,12 @@ def _finding(finding: dict[str, Any], results: RunResults, marks: _Marks, pictur
     strip = pictures.strips.get(finding["fingerprint"]) if pictures else None
     drawing = drawn.partition_strip(f"strip-{finding['fingerprint']}", strip) if strip else None
     if pictures:
-        marks.room -= 500 + len(title) + len(drawing or "") + sum(300 + len(proof["raw"] + proof["rest"]) for proof in proofs)
+        marks.room -= (
+            500
+            + len(title)
+            + len(drawing or "")
+            + sum(300 + len(proof["raw"] + proof["rest"]) for proof in proofs)
+        )
         marks.room -= 2 * len(detail)
     marks.shown.add(finding["fingerprint"])
     marks.errors_left -= is_never_hidden(finding)

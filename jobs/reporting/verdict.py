@@ -38,7 +38,10 @@ RECORDS = 5
 NAMED = 20
 # table -> name of a count -> its SQL
 COUNTED = {
-    "partition_timeline": {"partitions": "count(DISTINCT incarnation, topic, partition)", "intervals": "count(*)"},
+    "partition_timeline": {
+        "partitions": "count(DISTINCT incarnation, topic, partition)",
+        "intervals": "count(*)",
+    },
     "reassignments": {"reassignments": "count(*)"},
     "topic_deletions": {"topic deletions": "count(*)"},
     "controllers": {"controller terms": "count(*)"},
@@ -58,7 +61,8 @@ class RunResults:
     proof: dict[str, dict[str, Any]]
     # rows of the view unknown_statements by cluster, the most frequent first
     unknown: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
-    # fingerprint -> its subjects: partitions (number), first (topic, partition), some (names), replicas, topics
+    # fingerprint -> its subjects: partitions (number), first (topic, partition), some (names), replicas,
+    # topics
     subjects: dict[str, dict[str, Any]] = field(default_factory=dict)
     # fingerprint of each finding of a story -> the story's harm to producers and consumers
     harms: dict[str, list[Harm]] = field(default_factory=dict)
@@ -69,21 +73,35 @@ def read(store: RunTables, clusters: list[str], now: Mapping[str, datetime | Non
 
     now: cluster -> the moment that its findings are measured against.
     """
-    tables = {name: store.read(name, clusters) for name in (*COUNTED, "coverage", "finding_subjects", "durability")}
+    tables = {
+        name: store.read(name, clusters) for name in (*COUNTED, "coverage", "finding_subjects", "durability")
+    }
     asked = queries.over(store.spark, tables.values())
     for name, rows in tables.items():
         asked.view(f"stored_{name}", rows)
     findings, proof = _findings(store, clusters)
     counts, not_shown, unknown = _counts(store, asked, clusters)
-    return RunResults(findings, counts, not_shown, proof, unknown, _subjects(asked), story_harms.of_stories(asked, findings, now))
+    return RunResults(
+        findings,
+        counts,
+        not_shown,
+        proof,
+        unknown,
+        _subjects(asked),
+        story_harms.of_stories(asked, findings, now),
+    )
 
 
-def _findings(store: RunTables, clusters: list[str]) -> tuple[list[dict[str, Any]], dict[str, dict[str, Any]]]:
+def _findings(
+    store: RunTables, clusters: list[str]
+) -> tuple[list[dict[str, Any]], dict[str, dict[str, Any]]]:
     """Return the findings, worst first, with moments in UTC without a zone.
 
     And record_id -> record for the first PROVEN of a check.
     """
-    findings = sorted((_without_zone(row) for row in to_dicts(store.read("findings", clusters))), key=worst_first)
+    findings = sorted(
+        (_without_zone(row) for row in to_dicts(store.read("findings", clusters))), key=worst_first
+    )
     ids = []
     so_far: Counter[tuple[str, str]] = Counter()
     for finding in findings:
@@ -99,7 +117,10 @@ def _findings(store: RunTables, clusters: list[str]) -> tuple[list[dict[str, Any
 
 
 def _without_zone(row: dict[str, Any]) -> dict[str, Any]:
-    return {name: value.replace(tzinfo=None) if isinstance(value, datetime) else value for name, value in row.items()}
+    return {
+        name: value.replace(tzinfo=None) if isinstance(value, datetime) else value
+        for name, value in row.items()
+    }
 
 
 def _counts(
@@ -171,7 +192,11 @@ def within(results: RunResults, window: Window, now: Mapping[str, datetime | Non
     if not window:
         return results
     replicas = {fingerprint: one["replicas"] for fingerprint, one in results.subjects.items()}
-    kept = [f for f in results.findings if window.has(f, now.get(f["cluster"]), replicas.get(f["fingerprint"], ()))]
+    kept = [
+        f
+        for f in results.findings
+        if window.has(f, now.get(f["cluster"]), replicas.get(f["fingerprint"], ()))
+    ]
     return replace(results, findings=kept)
 
 
@@ -179,13 +204,17 @@ def at_or_above(findings: list[dict[str, Any]], severity: str) -> list[dict[str,
     """Return the findings of a severity or a worse one that are neither resolved nor silenced."""
     least = SEVERITIES.index(severity)
     return [
-        f for f in findings if f["status"] != "resolved" and not f.get("silenced") and SEVERITIES.index(f["severity"]) >= least
+        f
+        for f in findings
+        if f["status"] != "resolved" and not f.get("silenced") and SEVERITIES.index(f["severity"]) >= least
     ]
 
 
 def printable(text: str, width: int) -> str:
     """Return the first line of a text without control characters, at most `width` characters long."""
-    clean = "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text.split("\n", 1)[0][: width + 1])
+    clean = "".join(
+        c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text.split("\n", 1)[0][: width + 1]
+    )
     return clean if len(clean) <= width else clean[: width - 1] + "…"
 
 
@@ -212,14 +241,24 @@ def when(story: Story, now: datetime | None) -> str:
     if not begins:
         return "These logs carry no time stamps."
     begin = min(_naive(at) for at in begins)
-    end = max(_naive(finding["last_seen"] or finding["first_seen"]) for finding in members if finding["first_seen"] is not None)
+    end = max(
+        _naive(finding["last_seen"] or finding["first_seen"])
+        for finding in members
+        if finding["first_seen"] is not None
+    )
     length = two_units((end - begin).total_seconds())
     if is_over(story):
-        return f"Over: from {moment(begin)} to {moment(end, begin)} ({length})." if end > begin else f"Over: at {moment(begin)}."
+        return (
+            f"Over: from {moment(begin)} to {moment(end, begin)} ({length})."
+            if end > begin
+            else f"Over: at {moment(begin)}."
+        )
     is_last_seen_before_end = now is not None and _naive(now) > end + STILL_SO
     if is_last_seen_before_end and now is not None:
         when_seen = (
-            f"At {moment(begin)}" if end == begin else f"From {moment(begin)}, last seen at {moment(end, begin)} ({length})"
+            f"At {moment(begin)}"
+            if end == begin
+            else f"From {moment(begin)}, last seen at {moment(end, begin)} ({length})"
         )
         return f"{when_seen}; the logs go on to {moment(now, begin)}."
     if end == begin:
@@ -271,7 +310,9 @@ def advice(story: Story) -> list[str]:
     return list(dict.fromkeys(printable(text, 600) for text in texts if text))
 
 
-def _story_lines(story: Story, results: RunResults, now: datetime | None, *, cluster: str, tables: str) -> list[str]:
+def _story_lines(
+    story: Story, results: RunResults, now: datetime | None, *, cluster: str, tables: str
+) -> list[str]:
     """Return the lines of a story; the first one has its worst severity.
 
     cluster: text before the title, if there are several.
@@ -290,7 +331,11 @@ def _story_lines(story: Story, results: RunResults, now: datetime | None, *, clu
         lines.append(f"      ({printable(proof['file'], 200)}, line {proof['record_no']})")
     shown = [one for number, one in enumerate(around) if number < SHOWN_EFFECTS or is_never_hidden(one[1])]
     for word, one in shown:
-        tag = f"[{one['severity']}, resolved]" if one["status"] == "resolved" and not is_over(story) else _tag(one)
+        tag = (
+            f"[{one['severity']}, resolved]"
+            if one["status"] == "resolved" and not is_over(story)
+            else _tag(one)
+        )
         lines.append(f"      {word}: {tag} {printable(one['title'], 200)}")
     if len(around) > len(shown):
         lines.append(f"      and {counted(len(around) - len(shown), 'more consequence')}")
@@ -309,7 +354,11 @@ def _tag(finding: dict[str, Any]) -> str:
 
 
 def _new_status(finding: dict[str, Any]) -> str:
-    return f", {finding['status']}" if finding["severity"] != "info" and finding["status"] in {"new", "reopened"} else ""
+    return (
+        f", {finding['status']}"
+        if finding["severity"] != "info" and finding["status"] in {"new", "reopened"}
+        else ""
+    )
 
 
 def _is_past(finding: dict[str, Any], outcomes: Sequence[Any], run_id: str | None) -> bool:
@@ -321,15 +370,24 @@ def _is_past(finding: dict[str, Any], outcomes: Sequence[Any], run_id: str | Non
     return bool(ended < now.replace(tzinfo=None) - RECENT)
 
 
-def as_text(results: RunResults, outcomes: list[Any], tables: str, notes: Sequence[str] = (), run_id: str | None = None) -> str:
+def as_text(
+    results: RunResults,
+    outcomes: list[Any],
+    tables: str,
+    notes: Sequence[str] = (),
+    run_id: str | None = None,
+) -> str:
     """Return the verdict as text, with the notes at its end.
 
-    Stories are in the order of `ranking`: the first SHOWN with proof, each further error in a line of its own, the others only counted.
+    Stories are in the order of `ranking`: the first SHOWN with proof, each further error in a line of its
+    own, the others only counted.
     run_id: of this run; the findings that it has resolved are listed, however long ago they ended.
     """
     lines = []
     current = [f for f in results.findings if f["status"] != "resolved" and not f.get("silenced")]
-    silenced = Counter(f["cluster"] for f in results.findings if f["status"] != "resolved" and f.get("silenced"))
+    silenced = Counter(
+        f["cluster"] for f in results.findings if f["status"] != "resolved" and f.get("silenced")
+    )
     for outcome in outcomes:
         counts = results.counts[outcome.cluster]
         if outcome.problem:
@@ -346,7 +404,9 @@ def as_text(results: RunResults, outcomes: list[Any], tables: str, notes: Sequen
     now = {outcome.cluster: outcome.now for outcome in outcomes}
     for heading, over in (("", False), ("Resolved:", True)):
         some = [story for story in stories if is_over(story) is over]
-        loud = [story for story in some if any(finding["severity"] != "info" for finding in (story[0], *story[1]))]
+        loud = [
+            story for story in some if any(finding["severity"] != "info" for finding in (story[0], *story[1]))
+        ]
         lines += [heading] if heading and loud else []
         left = 0
         for number, (finding, effects) in enumerate(loud):
@@ -354,15 +414,21 @@ def as_text(results: RunResults, outcomes: list[Any], tables: str, notes: Sequen
             errors = [one for one in (finding, *effects) if is_never_hidden(one)]
             if number < SHOWN:
                 of_cluster = now.get(finding["cluster"])
-                lines += _story_lines((finding, effects), results, of_cluster, cluster=name, tables=shlex.quote(tables))
+                lines += _story_lines(
+                    (finding, effects), results, of_cluster, cluster=name, tables=shlex.quote(tables)
+                )
             elif errors and not (over and all(_is_past(one, outcomes, run_id) for one in errors)):
-                lines += [_one_line(one, name) for one in (errors if finding in errors else [finding, *errors])]
+                lines += [
+                    _one_line(one, name) for one in (errors if finding in errors else [finding, *errors])
+                ]
             else:
                 left += 1
         infos = [] if over else [story[0] for story in some if story not in loud]
         # gaps of the logs matter only where nothing else was found
         infos = [finding for finding in infos if finding["check_id"] != "blind_spot" or not loud]
-        lines += [_one_line(one, f"{one['cluster']}: " if len(outcomes) > 1 else "") for one in infos[:SHOWN_INFOS]]
+        lines += [
+            _one_line(one, f"{one['cluster']}: " if len(outcomes) > 1 else "") for one in infos[:SHOWN_INFOS]
+        ]
         left += max(0, len(infos) - SHOWN_INFOS)
         if left:
             lines.append(f"  and {left:,} more: kafka-audit findings --tables {shlex.quote(tables)}")
@@ -377,7 +443,9 @@ def as_text(results: RunResults, outcomes: list[Any], tables: str, notes: Sequen
                 f"Text of {outcome.cluster} that no rule reads, the most frequent (all of it is in the view unknown_statements):"
             )
         for row in unknown[:SHOWN_UNKNOWN]:
-            lines.append(f"  {row['records']:,} {row['status']}, {row['logger'] or 'no logger'}: {printable(row['masked'], 150)}")
+            lines.append(
+                f"  {row['records']:,} {row['status']}, {row['logger'] or 'no logger'}: {printable(row['masked'], 150)}"
+            )
         for text in outcome.unreadable:
             lines.append(f"Not read: {printable(text, 300)}.")
     return "\n".join([*lines, *notes])
@@ -393,7 +461,13 @@ def _records_of(outcome: Any, clusters: int) -> int:
 
 
 def as_json(
-    results: RunResults, outcomes: list[Any], *, run_id: str, status: str, code: int, notes: Sequence[str] = ()
+    results: RunResults,
+    outcomes: list[Any],
+    *,
+    run_id: str,
+    status: str,
+    code: int,
+    notes: Sequence[str] = (),
 ) -> dict[str, Any]:
     """Return the verdict as one object."""
     return {

@@ -18,7 +18,15 @@ from jobs.timelines.controller_gaps import ControllerGap, controller_gaps
 from jobs.timelines.controllers import controllers, quorum_terms
 from jobs.timelines.deletions import is_about_deletion, kraft_topic_deletions, topic_deletions
 from jobs.timelines.discontinuities import Break, discontinuities, wiped
-from jobs.timelines.events import CHECKPOINT, EVENT_COLUMNS, EVIDENCE_COLUMNS, PARTITION_COLUMNS, Event, PartitionKey, moment_of
+from jobs.timelines.events import (
+    CHECKPOINT,
+    EVENT_COLUMNS,
+    EVIDENCE_COLUMNS,
+    PARTITION_COLUMNS,
+    Event,
+    PartitionKey,
+    moment_of,
+)
 from jobs.timelines.facts import Affected, ClusterFacts, affected
 from jobs.timelines.outages import outages
 from jobs.timelines.partition import SEMANTICS_VERSION, Folded, fold

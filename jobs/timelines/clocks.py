@@ -30,9 +30,10 @@ def zone_error(events: Iterable[Event]) -> ZoneError | None:
     """Return the error if logs were read with another time zone than they were printed in.
 
     None: no registration shows one.
-    events: of one cluster. A broker prints that it has registered (kafka.server.BrokerLifecycleManager), the active controller that it accepts
-    the broker (ClusterControlManager, from 3.7.1 on). Both print the broker epoch: the offset of the record in the metadata log, whose time is
-    in UTC. Replayed lines do not count: a controller may replay records at any later time. All distances have to be the same.
+    events: of one cluster. A broker prints that it has registered (kafka.server.BrokerLifecycleManager), the
+    active controller that it accepts the broker (ClusterControlManager, from 3.7.1 on). Both print the broker
+    epoch: the offset of the record in the metadata log, whose time is in UTC. Replayed lines do not count: a
+    controller may replay records at any later time. All distances have to be the same.
     """
     printed, written = _by_registration(events)
     pairs = [(key, printed[key], written[key]) for key in printed.keys() & written.keys()]
@@ -60,8 +61,14 @@ def _by_registration(events: Iterable[Event]) -> Iterator[dict[tuple[int, int], 
             continue
         if e.event_type == "register_broker_record":
             found[1].setdefault((e.broker, e.broker_epoch), []).append(e)
-        elif e.event_type == "broker_registering" or (e.event_type == "broker_registered" and e.broker == e.node):
+        elif e.event_type == "broker_registering" or (
+            e.event_type == "broker_registered" and e.broker == e.node
+        ):
             found[0].setdefault((e.broker, e.broker_epoch), []).append(e)
     for side in found:
         first = {key: min(some, key=_ts) for key, some in side.items()}
-        yield {key: first[key] for key, some in side.items() if all(_ts(e) - _ts(first[key]) <= AT_ONCE for e in some)}
+        yield {
+            key: first[key]
+            for key, some in side.items()
+            if all(_ts(e) - _ts(first[key]) <= AT_ONCE for e in some)
+        }

@@ -1,6 +1,7 @@
 """Keep the part of a cluster's events from which the facts that its partitions share are derived.
 
-Evidence of any part of the events can be added to it. The order does not matter: every field is a union, a smallest or a largest value.
+Evidence of any part of the events can be added to it. The order does not matter: every field is a union, a
+smallest or a largest value.
 """
 
 import json
@@ -16,7 +17,8 @@ from jobs.timelines.settings import setting_of
 from parsers.meanings import event_types
 
 ELECTED = event_types("begins_zookeeper_term")
-# a controller's own lines that its term has begun; lines of others that name the controller; lines that a term is over
+# a controller's own lines that its term has begun; lines of others that name the controller; lines that a
+# term is over
 TERM_BEGUN = ELECTED | event_types("begins_quorum_term", "begins_migration_term", "shows_begun_term")
 ELECTION_HEARD = event_types("names_controller")
 TERM_ENDED = event_types("ends_term")
@@ -27,7 +29,8 @@ KRAFT_BROKER = event_types("only_kraft_broker")
 KRAFT_CONTROLLER = event_types("only_kraft_controller", "changes_kraft_partition")
 ZOOKEEPER_CONTROLLER = LEADING | event_types("only_zookeeper_controller")
 OF_MODE = KRAFT_BROKER | KRAFT_CONTROLLER | ZOOKEEPER_CONTROLLER
-# registrations of brokers: printed again by a starting controller, decided by the active one, recorded in a dump of its log
+# registrations of brokers: printed again by a starting controller, decided by the active one, recorded in a
+# dump of its log
 REGISTRATION_REPLAYED = event_types("replays_registration")
 REGISTRATION_DECIDED = event_types("decides_registration")
 REGISTRATION_RECORDED = event_types("records_registration")
@@ -40,11 +43,22 @@ BROKERS_NAMED = event_types("names_brokers", "lists_live_brokers")
 REGISTERED_BY_ZOOKEEPER = event_types("names_broker_epoch")
 # events that are stored whole
 CLUSTER_EVENTS = frozenset().union(
-    TERM_BEGUN, ELECTION_HEARD, TERM_ENDED, REGISTRATION_REPLAYED, REGISTRATION_DECIDED, REGISTRATION_RECORDED, CONTROLLER_RUNS, TOPIC_REMOVED,
-    BROKER_EVENTS, BROKERS_NAMED, REGISTERED_BY_ZOOKEEPER, event_types("renounces_term", "kept_with_cluster"),
-)  # fmt: skip
+    TERM_BEGUN,
+    ELECTION_HEARD,
+    TERM_ENDED,
+    REGISTRATION_REPLAYED,
+    REGISTRATION_DECIDED,
+    REGISTRATION_RECORDED,
+    CONTROLLER_RUNS,
+    TOPIC_REMOVED,
+    BROKER_EVENTS,
+    BROKERS_NAMED,
+    REGISTERED_BY_ZOOKEEPER,
+    event_types("renounces_term", "kept_with_cluster"),
+)
 HOUR, DAY = 3_600_000_000, 86_400_000_000
-# number of the newest lines from memory that are stored of each controller term, to count those of a deposed controller
+# number of the newest lines from memory that are stored of each controller term, to count those of a deposed
+# controller
 MOST_FROM_MEMORY = 1000
 STATE_CHANGE_LOG, CONTROLLER_LOG, SERVER_LOG, METADATA_DUMP = 1, 2, 4, 8
 # logger of the records of a dumped metadata log
@@ -61,7 +75,11 @@ def log_of(logger: str | None) -> int:
     if logger == METADATA_LOG:
         return METADATA_DUMP
     return (
-        STATE_CHANGE_LOG if logger.endswith("state.change.logger") else CONTROLLER_LOG if ".controller" in logger else SERVER_LOG
+        STATE_CHANGE_LOG
+        if logger.endswith("state.change.logger")
+        else CONTROLLER_LOG
+        if ".controller" in logger
+        else SERVER_LOG
     )
 
 
@@ -88,12 +106,16 @@ def is_of_other_cluster(e: Event) -> bool:
 
     Source: KafkaRaftClient; KafkaServer.startup, 2.4 to 3.9.
     """
-    return e.error_code == "INCONSISTENT_CLUSTER_ID" or (e.error_class or "").endswith("InconsistentClusterIdException")
+    return e.error_code == "INCONSISTENT_CLUSTER_ID" or (e.error_class or "").endswith(
+        "InconsistentClusterIdException"
+    )
 
 
 def is_registered_by_zookeeper(e: Event) -> bool:
     """Return whether a line names a broker epoch of ZooKeeper."""
-    return e.event_type in REGISTERED_BY_ZOOKEEPER and (e.logger or "").startswith(("kafka.zk.", "kafka.controller."))
+    return e.event_type in REGISTERED_BY_ZOOKEEPER and (e.logger or "").startswith(
+        ("kafka.zk.", "kafka.controller.")
+    )
 
 
 def prints_replica_state(e: Event) -> bool:
@@ -103,13 +125,16 @@ def prints_replica_state(e: Event) -> bool:
     """
     if e.replica is None or e.from_state is None or e.partition is None:
         return False
-    return (e.event_type == "replica_state_changed" and e.says == "happened") or (e.says == "is" and e.to_state is not None)
+    return (e.event_type == "replica_state_changed" and e.says == "happened") or (
+        e.says == "is" and e.to_state is not None
+    )
 
 
 def takes_back(e: Event) -> bool:
     """Return whether a controller moves a replica online again: its broker has registered.
 
-    Source: KafkaController.onBrokerStartup, 0.8.2 to 3.9. Replicas of a new partition, also on dead brokers, are NewReplica before.
+    Source: KafkaController.onBrokerStartup, 0.8.2 to 3.9. Replicas of a new partition, also on dead brokers,
+    are NewReplica before.
     """
     return (
         e.event_type == "replica_state_changed"
@@ -127,7 +152,9 @@ def is_from_memory(e: Event) -> bool:
     """
     if e.controller is None or e.controller != e.node or e.topic is None:
         return False
-    return e.partition_epoch is None and (e.says == "is" or e.to_state is not None or e.from_state is not None)
+    return e.partition_epoch is None and (
+        e.says == "is" or e.to_state is not None or e.from_state is not None
+    )
 
 
 class FileSpan(NamedTuple):
@@ -176,20 +203,27 @@ class ClusterEvidence:
     mode_events          event type -> day -> the first and the last time stamp
     terms                (controller epoch, node) -> day -> the first line of it
     from_memory          (controller epoch, node) -> the newest time stamps of lines from memory
-    sent                 (controller epoch, node) -> place -> time stamp and record of its first line, or of the first request that it sent
+    sent                 (controller epoch, node) -> place -> time stamp and record of its first line, or of
+                         the first request that it sent
     topic_ids            topic -> id -> first and last time stamp that names it
-    worked               place -> hour -> lines that a broker takes part: it receives a controller's request, or leads (KRaft)
+    worked               place -> hour -> lines that a broker takes part: it receives a controller's request,
+                         or leads (KRaft)
     spoke                place -> hour -> lines of its own terms as a controller
     led                  place -> hour -> lines that only a controller prints
-    taken_back           (folder of a ZooKeeper controller, broker) -> hour -> lines that show that the broker is back
+    taken_back           (folder of a ZooKeeper controller, broker) -> hour -> lines that show that the broker
+                         is back
     foreign              place -> hour -> lines that its node was refused because of another cluster id
-    tracers              places whose state-change.log is at TRACE: as controllers they print all states of replicas
+    tracers              places whose state-change.log is at TRACE: as controllers they print all states of
+                         replicas
     change_printers      places of KRaft controllers at DEBUG: they print each change of a partition
     checkpoints          times of checkpoints, which are no lines of a log
     named                place -> (node, role) -> first and last time stamp of its lines that name the node
-    listed               place -> first and last time stamp of its lines that list brokers: the live ones, replicas, an ISR
-    created              (topic, its min.insync.replicas, place) -> the first time stamp, and the record, of a log that is created with it
-    hides_state_before   whether lines name a replica's new state without the one before, as ReplicaStateMachine of 0.8.0 does
+    listed               place -> first and last time stamp of its lines that list brokers: the live ones,
+                         replicas, an ISR
+    created              (topic, its min.insync.replicas, place) -> the first time stamp, and the record, of a
+                         log that is created with it
+    hides_state_before   whether lines name a replica's new state without the one before, as
+                         ReplicaStateMachine of 0.8.0 does
     """
 
     cluster_events: dict[tuple[str, int], Event] = field(default_factory=dict)
@@ -254,7 +288,8 @@ class ClusterEvidence:
             _add_hour(self.worked, e)
         if e.controller_epoch is not None and e.controller is not None:
             if ts is not None:
-                places, place = self.sent.setdefault((e.controller_epoch, e.controller), {}), (folder_of(e.file), e.node)
+                places = self.sent.setdefault((e.controller_epoch, e.controller), {})
+                place = (folder_of(e.file), e.node)
                 first_mention = ts, e.record_id
                 places[place] = min(places.get(place, first_mention), first_mention)
             if e.controller != e.node and log == STATE_CHANGE_LOG:
@@ -275,7 +310,9 @@ class ClusterEvidence:
         setting = setting_of(e)
         if setting is not None and kind == "log_created" and setting.topic and setting.value:
             with_it = setting.topic, setting.value, (folder_of(e.file), e.node)
-            self.created[with_it] = min(self.created.get(with_it, (setting.ts, e.record_id)), (setting.ts, e.record_id))
+            self.created[with_it] = min(
+                self.created.get(with_it, (setting.ts, e.record_id)), (setting.ts, e.record_id)
+            )
         elif setting is not None or is_cluster_event(e):
             self.cluster_events[e.record_id, e.item] = e
 
@@ -323,14 +360,22 @@ class ClusterEvidence:
             files=_merged(self.files, other.files, _joined),
             traced_hours=_merged(self.traced_hours, other.traced_hours, set.union),
             logged_hours=_merged(self.logged_hours, other.logged_hours, set.union),
-            mode_events=_merged(self.mode_events, other.mode_events, lambda a, b: _merged(a, b, _named_from_to)),
-            terms=_merged(self.terms, other.terms, lambda a, b: _merged(a, b, lambda x, y: min(x, y, key=in_files))),
-            from_memory=_merged(self.from_memory, other.from_memory, lambda a, b: sorted([*a, *b])[-MOST_FROM_MEMORY:]),
+            mode_events=_merged(
+                self.mode_events, other.mode_events, lambda a, b: _merged(a, b, _named_from_to)
+            ),
+            terms=_merged(
+                self.terms, other.terms, lambda a, b: _merged(a, b, lambda x, y: min(x, y, key=in_files))
+            ),
+            from_memory=_merged(
+                self.from_memory, other.from_memory, lambda a, b: sorted([*a, *b])[-MOST_FROM_MEMORY:]
+            ),
             sent=_merged(self.sent, other.sent, lambda a, b: _merged(a, b, min)),
             worked=_merged(self.worked, other.worked, lambda a, b: _merged(a, b, _first_and_last)),
             spoke=_merged(self.spoke, other.spoke, lambda a, b: _merged(a, b, _first_and_last)),
             led=_merged(self.led, other.led, lambda a, b: _merged(a, b, _first_and_last)),
-            taken_back=_merged(self.taken_back, other.taken_back, lambda a, b: _merged(a, b, _first_and_last)),
+            taken_back=_merged(
+                self.taken_back, other.taken_back, lambda a, b: _merged(a, b, _first_and_last)
+            ),
             foreign=_merged(self.foreign, other.foreign, lambda a, b: _merged(a, b, _first_and_last)),
             topic_ids=_merged(self.topic_ids, other.topic_ids, lambda a, b: _merged(a, b, _named_from_to)),
             tracers=self.tracers | other.tracers,
@@ -347,7 +392,10 @@ class ClusterEvidence:
     def changes_since(self) -> int | None:
         """Return the oldest time stamp of the files that print changes of partitions; None if there is none."""
         logs = STATE_CHANGE_LOG | CONTROLLER_LOG
-        return min((span.first for span in self.files.values() if span.logs & logs and span.first is not None), default=None)
+        return min(
+            (span.first for span in self.files.values() if span.logs & logs and span.first is not None),
+            default=None,
+        )
 
     @property
     def newest(self) -> int:
@@ -383,23 +431,39 @@ class ClusterEvidence:
                 "traced_hours": _sorted((node, sorted(hours)) for node, hours in self.traced_hours.items()),
                 "logged_hours": _sorted((node, sorted(hours)) for node, hours in self.logged_hours.items()),
                 "mode_signs": _sorted(
-                    (name, day, *span) for name, days in self.mode_events.items() for day, span in days.items()
+                    (name, day, *span)
+                    for name, days in self.mode_events.items()
+                    for day, span in days.items()
                 ),
-                "terms": _sorted((*term, day, *line) for term, days in self.terms.items() for day, line in days.items()),
+                "terms": _sorted(
+                    (*term, day, *line) for term, days in self.terms.items() for day, line in days.items()
+                ),
                 "from_memory": _sorted((*term, times) for term, times in self.from_memory.items()),
-                "sent": _sorted((*term, *place, *first) for term, places in self.sent.items() for place, first in places.items()),
+                "sent": _sorted(
+                    (*term, *place, *first)
+                    for term, places in self.sent.items()
+                    for place, first in places.items()
+                ),
                 "worked": _hour_rows(self.worked),
                 "spoke": _hour_rows(self.spoke),
                 "led": _hour_rows(self.led),
                 "taken_back": _hour_rows(self.taken_back),
                 "foreign": _hour_rows(self.foreign),
-                "topic_ids": {topic: dict(sorted(ids.items())) for topic, ids in sorted(self.topic_ids.items())},
+                "topic_ids": {
+                    topic: dict(sorted(ids.items())) for topic, ids in sorted(self.topic_ids.items())
+                },
                 "tracers": _sorted(self.tracers),
                 "change_printers": _sorted(self.change_printers),
                 "checkpoints": sorted(self.checkpoints),
-                "named": _sorted((*place, *key, *span) for place, nodes in self.named.items() for key, span in nodes.items()),
+                "named": _sorted(
+                    (*place, *key, *span)
+                    for place, nodes in self.named.items()
+                    for key, span in nodes.items()
+                ),
                 "listed": _sorted((*place, *span) for place, span in self.listed.items()),
-                "created": _sorted((topic, value, *place, *first) for (topic, value, place), first in self.created.items()),
+                "created": _sorted(
+                    (topic, value, *place, *first) for (topic, value, place), first in self.created.items()
+                ),
                 "hides_state_before": self.hides_state_before,
             },
             separators=(",", ":"),
@@ -435,14 +499,18 @@ class ClusterEvidence:
             led=_hours_of(stored["led"]),
             taken_back=_hours_of(stored["taken_back"]),
             foreign=_hours_of(stored.get("foreign", ())),
-            topic_ids={topic: {name: (a, z) for name, (a, z) in ids.items()} for topic, ids in stored["topic_ids"].items()},
+            topic_ids={
+                topic: {name: (a, z) for name, (a, z) in ids.items()}
+                for topic, ids in stored["topic_ids"].items()
+            },
             tracers={(folder, node) for folder, node in stored["tracers"]},
             change_printers={(folder, node) for folder, node in stored.get("change_printers", ())},
             checkpoints=set(stored["checkpoints"]),
             named=named,
             listed={(folder, node): (first, last) for folder, node, first, last in stored["listed"]},
             created={
-                (topic, value, (folder, node)): (ts, record) for topic, value, folder, node, ts, record in stored["created"]
+                (topic, value, (folder, node)): (ts, record)
+                for topic, value, folder, node, ts, record in stored["created"]
             },
             hides_state_before=stored["hides_state_before"],
         )
@@ -462,7 +530,9 @@ def _add_hour(hours: Hours, e: Event) -> None:
 
 
 def _hour_rows(hours: Hours) -> list[Any]:
-    return _sorted((*place, hour, *first, *last) for place, mine in hours.items() for hour, (first, last) in mine.items())
+    return _sorted(
+        (*place, hour, *first, *last) for place, mine in hours.items() for hour, (first, last) in mine.items()
+    )
 
 
 def mentions(hours: Hours) -> Iterator[tuple[str, int | None, int, str]]:

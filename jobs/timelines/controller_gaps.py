@@ -20,8 +20,8 @@ AT_ONCE = 1_000_000
 class ControllerGap(NamedTuple):
     """An interval without a controller.
 
-    node: whose term ended. since, until: microseconds; until is None if no line shows another controller. is_end_seen: until is the next
-    election, not only the first line of the next term. evidence: records.
+    node: whose term ended. since, until: microseconds; until is None if no line shows another controller.
+    is_end_seen: until is the next election, not only the first line of the next term. evidence: records.
     """
 
     incarnation: int
@@ -35,7 +35,8 @@ class ControllerGap(NamedTuple):
 class _Begin(NamedTuple):
     """The begin of a term, or a later line of it.
 
-    own: the controller's own line or request; lines of others may name the previous controller until its session ends.
+    own: the controller's own line or request; lines of others may name the previous controller until its
+    session ends.
     elected: the controller's own line that its term begins. epoch: controller epoch; -1: unknown.
     """
 
@@ -50,8 +51,8 @@ class _Begin(NamedTuple):
 def controller_gaps(facts: ClusterFacts) -> list[ControllerGap]:
     """Return the times from the end of each term to the next known term, in order of their begin.
 
-    A term ends when its controller resigns or renounces, or when its broker is down. Every broker prints that it resigns when it stops: that
-    line counts only for the broker of the last term.
+    A term ends when its controller resigns or renounces, or when its broker is down. Every broker prints that
+    it resigns when it stops: that line counts only for the broker of the last term.
     """
     begun: dict[int, list[_Begin]] = {}
     for number, epoch, node, ts, record_id in terms(facts):
@@ -65,7 +66,8 @@ def controller_gaps(facts: ClusterFacts) -> list[ControllerGap]:
     found: list[ControllerGap] = []
     for number, events in facts.events_by_number.items():
         begins = sorted(
-            [*begun.get(number, ()), *_begins(events)], key=lambda begin: (begin.ts, begin.node, not begin.elected, begin)
+            [*begun.get(number, ()), *_begins(events)],
+            key=lambda begin: (begin.ts, begin.node, not begin.elected, begin),
         )
         led = facts.led_by_number.get(number, {})
         ended = _of_incarnation(number, begins, sorted(_ends(events, facts.outages(number))))
@@ -102,7 +104,9 @@ def _begins(events: Iterable[Event]) -> Iterable[_Begin]:
 def _ends(events: Iterable[Event], outages: Iterable[Outage]) -> Iterable[tuple[int, int, str]]:
     """Yield (time, node, record) of each end of a term."""
     resigned = [
-        (e.ts, e.node, e.record_id) for e in events if e.event_type in TERM_ENDED and e.ts is not None and e.node is not None
+        (e.ts, e.node, e.record_id)
+        for e in events
+        if e.event_type in TERM_ENDED and e.ts is not None and e.node is not None
     ]
     yield from resigned
     for outage in outages:
@@ -114,7 +118,9 @@ def _ends(events: Iterable[Event], outages: Iterable[Outage]) -> Iterable[tuple[
             yield outage.since, outage.broker, outage.evidence[0]
 
 
-def _of_incarnation(number: int, begins: list[_Begin], ends: list[tuple[int, int, str]]) -> Iterable[ControllerGap]:
+def _of_incarnation(
+    number: int, begins: list[_Begin], ends: list[tuple[int, int, str]]
+) -> Iterable[ControllerGap]:
     highest: dict[int, int] = {}
     # the highest epoch that the node of each begin had by then
     epochs = []
@@ -129,7 +135,12 @@ def _of_incarnation(number: int, begins: list[_Begin], ends: list[tuple[int, int
         reached = epochs[place - 1]
         # others may receive later what the previous controller sent
         after = next(
-            (b for b in islice(begins, place, None) if (b.own or b.node != node) and (b.epoch < 0 or b.epoch > reached)), None
+            (
+                b
+                for b in islice(begins, place, None)
+                if (b.own or b.node != node) and (b.epoch < 0 or b.epoch > reached)
+            ),
+            None,
         )
         if after is not None and after.epoch > reached + 1 > 0:
             continue  # others were elected in between, at an unknown time

@@ -20,14 +20,16 @@ TermKey = tuple[int, int, int | None]
 def controllers(facts: ClusterFacts) -> list[tuple[Any, ...]]:
     """Return rows of `controllers`.
 
-    out: incarnation, node, controller_epoch, elected_at, resigned_at, inferred, record_id, overruled.
-    Times are microseconds. A ZooKeeper controller's term begins with `.. successfully elected as the controller. Epoch incremented to ..`
-    (up to 2.0: `Epoch incremented to ..`) and ends with `Resigned`. Every broker prints that when it stops; it ends a term only of the
-    broker that had one. A KRaft controller's term begins when its node has become the leader of the quorum (`Completed transition to Leader(..`,
-    QuorumState) or, if only its controller.log is given, `Becoming the active controller at epoch ..` (QuorumController). It ends with
-    `Renouncing ..`, or when the node leaves the state Leader. If the begin is not logged, the first line in that epoch shows that there was
-    such a term. During a migration the KRaft controller also takes ZooKeeper's next epoch (`Successfully registered KRaft controller ..
-    with ZK epoch ..`): a term of its own.
+    out: incarnation, node, controller_epoch, elected_at, resigned_at, inferred, record_id, overruled. Times
+    are microseconds. A ZooKeeper controller's term begins with `.. successfully elected as the controller.
+    Epoch incremented to ..` (up to 2.0: `Epoch incremented to ..`) and ends with `Resigned`. Every broker
+    prints that when it stops; it ends a term only of the broker that had one. A KRaft controller's term
+    begins when its node has become the leader of the quorum (`Completed transition to Leader(..`,
+    QuorumState) or, if only its controller.log is given, `Becoming the active controller at epoch ..`
+    (QuorumController). It ends with `Renouncing ..`, or when the node leaves the state Leader. If the begin
+    is not logged, the first line in that epoch shows that there was such a term. During a migration the KRaft
+    controller also takes ZooKeeper's next epoch (`Successfully registered KRaft controller .. with ZK epoch
+    ..`): a term of its own.
     """
     elections, resigned = _elections(facts), _resigned(facts)
     first = _begun(facts, elections)
@@ -38,24 +40,35 @@ def controllers(facts: ClusterFacts) -> list[tuple[Any, ...]]:
     for (number, node), keys in by_node.items():
         for key, after in with_next(keys):
             begun, until = first[key].ts, None if after is None else first[after].ts
-            ended = (at for at in resigned[number, node] if begun is not None and begun <= at and (until is None or at < until))
+            ended = (
+                at
+                for at in resigned[number, node]
+                if begun is not None and begun <= at and (until is None or at < until)
+            )
             elected = elections.get(key)
             record_id = (elected or first[key]).record_id
             times = elected and elected.ts, min(ended, default=None)
-            rows.append((number, node, key[1], *times, elected is None, record_id, _lines_when_deposed(facts, key)))
+            rows.append(
+                (number, node, key[1], *times, elected is None, record_id, _lines_when_deposed(facts, key))
+            )
     return sorted(rows, key=lambda row: (row[0], row[2], str(row[1])))
 
 
 def terms(facts: ClusterFacts) -> list[tuple[int, int, int | None, int | None, str]]:
     """Return incarnation, controller epoch, node, time and record of the first line of each term."""
     found = _begun(facts, _elections(facts))
-    return [(*key, line.ts, line.record_id) for key, line in sorted(found.items(), key=lambda one: (one[0][0], one[0][1]))]
+    return [
+        (*key, line.ts, line.record_id)
+        for key, line in sorted(found.items(), key=lambda one: (one[0][0], one[0][1]))
+    ]
 
 
 def _begun(facts: ClusterFacts, elections: Mapping[TermKey, Line]) -> dict[TermKey, Line]:
     """Return the first line of each term, its election or another line."""
     first = facts.first_lines
-    return first | {key: min(first.get(key, election), election, key=in_files) for key, election in elections.items()}
+    return first | {
+        key: min(first.get(key, election), election, key=in_files) for key, election in elections.items()
+    }
 
 
 def quorum_terms(facts: ClusterFacts) -> list[TermKey]:

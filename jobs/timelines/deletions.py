@@ -9,7 +9,8 @@ from jobs.timelines.events import Event
 from jobs.timelines.facts import ClusterFacts
 from parsers.meanings import event_types
 
-# a controller prints these about a topic whose deletion is requested, running, waiting or found pending at its start
+# a controller prints these about a topic whose deletion is requested, running, waiting or found pending at
+# its start
 REPORTS = event_types("reports_deletion")
 BLOCKING = event_types("blocks_deletion")
 # number of records that one deletion names as evidence
@@ -18,7 +19,9 @@ MOST_EVIDENCE = 50
 
 def is_about_deletion(e: Event) -> bool:
     """Return whether an event is about the deletion of its topic."""
-    return e.topic is not None and (_shows_deletion(e) or e.event_type == "deletion_completed" or _is_blocking(e))
+    return e.topic is not None and (
+        _shows_deletion(e) or e.event_type == "deletion_completed" or _is_blocking(e)
+    )
 
 
 def _shows_deletion(e: Event) -> bool:
@@ -28,8 +31,9 @@ def _shows_deletion(e: Event) -> bool:
 def _is_blocking(e: Event) -> bool:
     """Return whether an event shows a replica that cannot be deleted.
 
-    The TopicDeletionManager calls it dead or failed, it moves to ReplicaDeletionIneligible, or the controller may not move it there
-    (up to 2.2) or to ReplicaDeletionStarted (KAFKA-6650). Replicas that a starting controller merely finds on a dead broker do not count.
+    The TopicDeletionManager calls it dead or failed, it moves to ReplicaDeletionIneligible, or the controller
+    may not move it there (up to 2.2) or to ReplicaDeletionStarted (KAFKA-6650). Replicas that a starting
+    controller merely finds on a dead broker do not count.
     """
     is_ineligible = e.to_state == "ReplicaDeletionIneligible" and e.says in ("happened", "failed")
     is_refused = e.to_state == "ReplicaDeletionStarted" and e.says == "failed"
@@ -51,7 +55,9 @@ class Deletion:
         """
         begun = self.first or self.completed
         assert begun is not None
-        blocked_by = sorted({(e.partition, e.replica) for e in self.blocking}, key=lambda one: (one[0] or 0, one[1]))
+        blocked_by = sorted(
+            {(e.partition, e.replica) for e in self.blocking}, key=lambda one: (one[0] or 0, one[1])
+        )
         records = list(dict.fromkeys(e.record_id for e in self.blocking))
         if self.completed:
             records.append(self.completed.record_id)
@@ -69,8 +75,8 @@ class Deletion:
 def topic_deletions(events: Iterable[Event], facts: ClusterFacts) -> list[tuple[Any, ...]]:
     """Return rows of `topic_deletions`: incarnation, topic, and the columns of `Deletion.row`.
 
-    events: all events of ZooKeeper controllers about the deletion of one topic. A deletion ends with `Deletion of topic .. successfully
-    completed`; later events belong to the next one.
+    events: all events of ZooKeeper controllers about the deletion of one topic. A deletion ends with
+    `Deletion of topic .. successfully completed`; later events belong to the next one.
     """
     rows = []
     now: dict[tuple[int, str], Deletion] = {}
@@ -104,12 +110,16 @@ def kraft_topic_deletions(facts: ClusterFacts) -> list[tuple[Any, ...]]:
             topic = facts[number].kraft.names.get(e.topic_id)
             if topic is not None:
                 by_id.setdefault((number, topic, e.topic_id), []).append(e)
-    return [(number, topic, *row) for (number, topic, _), events in by_id.items() if (row := _removal(events))]
+    return [
+        (number, topic, *row) for (number, topic, _), events in by_id.items() if (row := _removal(events))
+    ]
 
 
 def _removal(events: Sequence[Event]) -> tuple[Any, ...] | None:
     removed = [e for e in events if e.event_type in TOPIC_REMOVED]
     if not removed:
         return None
-    first, removal = (min(some, key=lambda e: (e.ts is not None, e.ts or 0, e.record_id)) for some in (events, removed))
+    first, removal = (
+        min(some, key=lambda e: (e.ts is not None, e.ts or 0, e.record_id)) for some in (events, removed)
+    )
     return first.ts, removal.ts, [], None, "completed", first.record_id, [removal.record_id]

@@ -57,29 +57,42 @@ class Step(NamedTuple):
         if not set(self.isr or ()).issubset(self.replicas or ()):
             return None
         moving = {*(self.adding_replicas or ()), *(self.removing_replicas or ())}
-        return None if self.replicas is None else [broker for broker in dict.fromkeys(self.replicas) if broker not in moving]
+        return (
+            None
+            if self.replicas is None
+            else [broker for broker in dict.fromkeys(self.replicas) if broker not in moving]
+        )
 
     def lacks(self, brokers: Iterable[int]) -> bool:
         """Return whether all of these brokers have to be in sync and none of them is."""
         some = set(brokers)
-        return bool(some) and self.isr is not None and some.isdisjoint(self.isr) and some.issubset(self.owed or ())
+        return (
+            bool(some)
+            and self.isr is not None
+            and some.isdisjoint(self.isr)
+            and some.issubset(self.owed or ())
+        )
 
     def is_followed_by(self, after: "Step") -> bool:
         """Return whether the epochs show that no step between these two is missing.
 
-        Without partition epochs: an election adds nobody to an ISR, so an ISR that grew with an election had grown before.
+        Without partition epochs: an election adds nobody to an ISR, so an ISR that grew with an election had
+        grown before.
         """
         if self.partition_epoch is None or after.partition_epoch is None:
             has_grown = bool(self.isr and after.isr) and set(self.isr or ()) < set(after.isr or ())
             if has_grown and (self.leader_epoch or 0) < (after.leader_epoch or 0):
                 return False
-        return _next_to(self.leader_epoch, after.leader_epoch, 2) and _next_to(self.partition_epoch, after.partition_epoch, 1)
+        return _next_to(self.leader_epoch, after.leader_epoch, 2) and _next_to(
+            self.partition_epoch, after.partition_epoch, 1
+        )
 
 
 def _next_to(epoch: int | None, after: int | None, most: int) -> bool:
     """Return whether an epoch follows another one, at most `most` later.
 
-    Epochs begin at 0 with a topic and grow (PartitionStateMachine, 0.8 to 3.9; KRaft): a smaller one is of another topic of that name.
+    Epochs begin at 0 with a topic and grow (PartitionStateMachine, 0.8 to 3.9; KRaft): a smaller one is of
+    another topic of that name.
     """
     return epoch is None or after is None or epoch <= after <= epoch + most
 
@@ -87,14 +100,18 @@ def _next_to(epoch: int | None, after: int | None, most: int) -> bool:
 class Episode(NamedTuple):
     """A time in which one thing was wrong with a partition.
 
-    until: when it was over, or the last moment that the logs show it: its begin where epochs are missing, the last line of an incarnation that
-    ended, the begin of an outage of all brokers or of the leader. is_begin_seen, is_end_seen: lines show that it was not so before, that it was
-    over then. returned (out_of_sync): the replica is in the next known ISR, and others had stayed in it. missing: brokers that caused it.
-    up (out_of_sync): the times within it, from and to, in which its broker is not known to be down.
+    until: when it was over, or the last moment that the logs show it: its begin where epochs are missing, the
+    last line of an incarnation that ended, the begin of an outage of all brokers or of the leader.
+    is_begin_seen, is_end_seen: lines show that it was not so before, that it was over then. returned
+    (out_of_sync): the replica is in the next known ISR, and others had stayed in it. missing: brokers that
+    caused it. up (out_of_sync): the times within it, from and to, in which its broker is not known to be
+    down.
 
-    cause_broker (null: all brokers), cause_since, cause_until, cause_how, cause_all_since: the outage that explains it, as in broker_outages; null:
-    the logs show none; cause_end_seen: lines show the end of the outage. down_meanwhile: missing brokers that were down for a part of it.
-    alive_at: set if no outage explains the episode and all missing brokers wrote within it: when the first of their last lines was written.
+    cause_broker (null: all brokers), cause_since, cause_until, cause_how, cause_all_since: the outage that
+    explains it, as in broker_outages; null: the logs show none; cause_end_seen: lines show the end of the
+    outage. down_meanwhile: missing brokers that were down for a part of it.
+    alive_at: set if no outage explains the episode and all missing brokers wrote within it: when the first of
+    their last lines was written.
     signs: the records that show this.
     """
 
@@ -129,10 +146,11 @@ class Episode(NamedTuple):
 class Surroundings:
     """The facts of one incarnation besides the steps of its partitions.
 
-    now: the newest moment of the logs. topics_listed: all topics that a controller listed, in order of time. heard_until: the last line of an
-    incarnation that ended. own_lines: broker -> (time, record) of its own lines, in order of time. written_until: node -> its last line (None:
-    unknown, no episode is cut). controller_heard: when controllers log leaders and ISRs (`facts.Heard`). quiet: how long a running node may
-    write nothing.
+    now: the newest moment of the logs. topics_listed: all topics that a controller listed, in order of time.
+    heard_until: the last line of an incarnation that ended. own_lines: broker -> (time, record) of its own
+    lines, in order of time. written_until: node -> its last line (None: unknown, no episode is cut).
+    controller_heard: when controllers log leaders and ISRs (`facts.Heard`). quiet: how long a running node
+    may write nothing.
     """
 
     now: int
@@ -154,7 +172,9 @@ class Surroundings:
         lasts = [self.written_until[node] for node in nodes if node in self.written_until]
         ends = [(max(last, since), last + self.quiet) for last in lasts if since <= last + self.quiet]
         ends += [(until, quiet) for begun, until, quiet in self.controller_heard if begun <= since <= quiet]
-        return max((until for until, _ in ends), default=since), max((quiet for _, quiet in ends), default=since)
+        return max((until for until, _ in ends), default=since), max(
+            (quiet for _, quiet in ends), default=since
+        )
 
     def newest_own_line(self, broker: int, at: int) -> tuple[int, str] | None:
         """Return the newest line of a broker up to a moment."""
@@ -192,7 +212,11 @@ def episodes(
     min_isr: its min.insync.replicas.
     """
     unlisted_at = [at for at, topics in around.topics_listed if topic not in topics]
-    shown = [step for step in steps if step.leader is not None or step.isr is not None or step.state == "NonExistentPartition"]
+    shown = [
+        step
+        for step in steps
+        if step.leader is not None or step.isr is not None or step.state == "NonExistentPartition"
+    ]
     known_deletions = list(deletions)
     for span in _step_spans(shown, min_isr, around):
         episode = _episode(shown, span, around)
@@ -200,11 +224,15 @@ def episodes(
             continue
         if any(episode.since < at <= episode.until for at in unlisted_at):
             # the topic was deleted in the meantime
-            episode = episode._replace(until=max(episode.since, shown[span.last].valid_from or 0), ended=True, is_end_seen=False)
+            episode = episode._replace(
+                until=max(episode.since, shown[span.last].valid_from or 0), ended=True, is_end_seen=False
+            )
         if episode.kind in _OF_MISSING:
             episode = _until_last_row(episode, shown[span.last], around)
         episode = _until_logs_end(episode, shown[span.last], around)
-        explained = _with_cause(_cut(episode._replace(min_isr=min_isr), around), _missing_since(shown, span, episode), around)
+        explained = _with_cause(
+            _cut(episode._replace(min_isr=min_isr), around), _missing_since(shown, span, episode), around
+        )
         yield _with_liveness(explained, around) if episode.kind in _OF_MISSING else explained
 
 
@@ -252,10 +280,17 @@ def _conditions(step: Step, min_isr: int | None) -> list[tuple[str, int | None]]
             found.append((LAST_IN_SYNC, isr[0]))
         if min_isr is not None and len(isr) < (min_isr if owed is None else min(min_isr, len(owed))):
             found.append((BELOW_MIN_ISR, None))
-        if replicas and step.leader not in (None, replicas[0]) and replicas[0] in isr and len(owed or ()) == len(replicas):
+        if (
+            replicas
+            and step.leader not in (None, replicas[0])
+            and replicas[0] in isr
+            and len(owed or ()) == len(replicas)
+        ):
             found.append((NOT_PREFERRED, replicas[0]))
     # without a leader there is nobody to follow
-    return found + [(OUT_OF_SYNC, broker) for broker in owed or () if is_led and isr is not None and broker not in isr]
+    return found + [
+        (OUT_OF_SYNC, broker) for broker in owed or () if is_led and isr is not None and broker not in isr
+    ]
 
 
 def _step_spans(steps: Sequence[Step], min_isr: int | None, around: Surroundings) -> Iterator[_StepSpan]:
@@ -267,16 +302,26 @@ def _step_spans(steps: Sequence[Step], min_isr: int | None, around: Surroundings
     is_offline = False
     for n, step in enumerate(steps):
         # the log shows that a leader was elected, but not which
-        is_elected = n > 0 and steps[n - 1].state == "OfflinePartition" and step.state == "OnlinePartition" and step.leader == -1
+        is_elected = (
+            n > 0
+            and steps[n - 1].state == "OfflinePartition"
+            and step.state == "OnlinePartition"
+            and step.leader == -1
+        )
         # a controller found the leader missing: up to the next election nobody leads who would know the ISR
         is_offline = step.state == "OfflinePartition" and (
             n == 0
-            or (steps[n - 1].leader_epoch == step.leader_epoch and (is_offline or steps[n - 1].state != "OfflinePartition"))
+            or (
+                steps[n - 1].leader_epoch == step.leader_epoch
+                and (is_offline or steps[n - 1].state != "OfflinePartition")
+            )
         )
         conditions = [] if is_elected or (is_offline and step.leader != -1) else _conditions(step, min_isr)
         continues = n > 0 and steps[n - 1].is_followed_by(step)
         lost = bool(begun) and any(_ends(outage, steps[n - 1], step) for outage in around.outages)
-        for key in [key for key in begun if not continues or key not in conditions or (lost and key[0] in _OF_LEADER)]:
+        for key in [
+            key for key in begun if not continues or key not in conditions or (lost and key[0] in _OF_LEADER)
+        ]:
             yield _StepSpan(*key, begun.pop(key), n - 1)
         for key in conditions:
             begun.setdefault(key, n)
@@ -327,7 +372,8 @@ def _episode(steps: Sequence[Step], span: _StepSpan, around: Surroundings) -> Ep
 def _was_something_before(steps: Sequence[Step], at: int) -> bool:
     """Return whether another state is known for the time right before a step.
 
-    What a starting broker prints was true before. That another state preceded it follows from epochs only, without a time.
+    What a starting broker prints was true before. That another state preceded it follows from epochs only,
+    without a time.
     """
     n = at
     while n and steps[n - 1].is_followed_by(steps[n]):
@@ -342,10 +388,14 @@ def _cut(episode: Episode, around: Surroundings) -> Episode:
     if episode.kind == LEADERLESS:
         return episode
     leaders = _may_lead(episode.leader, episode.isr) if episode.kind in _OF_LEADER else set()
-    if leaders and all(any(_is_down(outage, leader, episode.since) for outage in around.outages) for leader in leaders):
+    if leaders and all(
+        any(_is_down(outage, leader, episode.since) for outage in around.outages) for leader in leaders
+    ):
         return episode._replace(until=episode.since, ended=True, is_end_seen=False)
     ends = [
-        outage.since for outage in around.outages if episode.since < outage.since < episode.until and _silences(outage, leaders)
+        outage.since
+        for outage in around.outages
+        if episode.since < outage.since < episode.until and _silences(outage, leaders)
     ]
     return episode._replace(until=min(ends), ended=True, is_end_seen=False) if ends else episode
 
@@ -363,15 +413,17 @@ def _until_logs_end(episode: Episode, last: Step, around: Surroundings) -> Episo
     last_row_at = last.valid_from or episode.since
     until, with_quiet = around.logged_until(nodes, last_row_at)
     return (
-        episode if episode.until <= with_quiet else episode._replace(until=max(last_row_at, until), ended=True, is_end_seen=False)
+        episode
+        if episode.until <= with_quiet
+        else episode._replace(until=max(last_row_at, until), ended=True, is_end_seen=False)
     )
 
 
 def _until_last_row(episode: Episode, last: Step, around: Surroundings) -> Episode:
     """Return the episode up to its last row if that has no partition epoch and no end is shown.
 
-    The ISR may have grown since.
-    The ISR does not grow while all missing brokers are down. Lists of a controller (0.8 to 1.0) name the leader epoch and no partition epoch.
+    The ISR may have grown since. The ISR does not grow while all missing brokers are down. Lists of a
+    controller (0.8 to 1.0) name the leader epoch and no partition epoch.
     """
     if last.partition_epoch is not None or episode.is_end_seen:
         return episode
@@ -386,7 +438,11 @@ def _until_last_row(episode: Episode, last: Step, around: Surroundings) -> Episo
 
 def _covers(outage: Outage, broker: int, at: int) -> bool:
     """Return whether a broker was down at a moment, counting outages that are logged late."""
-    return outage.broker == broker and outage.since <= at + SESSION_ENDS_LATE and (outage.until is None or outage.until > at)
+    return (
+        outage.broker == broker
+        and outage.since <= at + SESSION_ENDS_LATE
+        and (outage.until is None or outage.until > at)
+    )
 
 
 def _down_until(outage: Outage, now: int) -> int:
@@ -398,7 +454,9 @@ def _is_down(outage: Outage, broker: int | None, at: int) -> bool:
     """Return whether a broker was down at a moment that is well within the outage."""
     if outage.broker != broker or outage.how == FIRST_START:
         return False
-    return outage.since + LOGGED_LATE < at and (outage.down_until is None or at + FOLLOWS_LATE < outage.down_until)
+    return outage.since + LOGGED_LATE < at and (
+        outage.down_until is None or at + FOLLOWS_LATE < outage.down_until
+    )
 
 
 def _missing_since(steps: Sequence[Step], span: _StepSpan, episode: Episode) -> int:
@@ -447,10 +505,12 @@ def _explains(outage: Outage, episode: Episode, missing_since: int) -> bool:
         return False
     if outage.broker is None:
         # a cluster that is shut down loses its leaders first
-        return episode.kind == LEADERLESS and outage.since <= min(episode.until, episode.since + LEADERS_LOST_EARLIER)
+        return episode.kind == LEADERLESS and outage.since <= min(
+            episode.until, episode.since + LEADERS_LOST_EARLIER
+        )
     late = SESSION_ENDS_LATE if outage.how in (CRASHED, SESSION_LOST, ABSENT_AT_START) else LOGGED_LATE
-    # an ISR that lacked the broker long before its outage has another cause; a broker that stops first asks the controller, up to three
-    # times, five seconds apart (KafkaServer.controlledShutdown, 0.8 to 3.9)
+    # an ISR that lacked the broker long before its outage has another cause; a broker that stops first asks
+    # the controller, up to three times, five seconds apart (KafkaServer.controlledShutdown, 0.8 to 3.9)
     if _is_begin_known(outage) and outage.since > missing_since + SESSION_ENDS_LATE:
         return False
     return outage.broker in (episode.missing or ()) and outage.since <= episode.since + late
@@ -479,7 +539,9 @@ def _with_liveness(episode: Episode, around: Surroundings) -> Episode:
     records = sorted({outage.evidence[0] for outage in down if outage.evidence})
     described = episode._replace(
         up=list(_up(episode, down, around)) if episode.kind == OUT_OF_SYNC else None,
-        down_meanwhile=sorted({outage.broker for outage in down if outage.broker is not None}) if down else None,
+        down_meanwhile=sorted({outage.broker for outage in down if outage.broker is not None})
+        if down
+        else None,
         signs=records,
     )
     if episode.cause_since is not None:
@@ -489,7 +551,8 @@ def _with_liveness(episode: Episode, around: Surroundings) -> Episode:
     if not lines or len(lines) < len(missing):
         return described
     return described._replace(
-        alive_at=min(at for at, _ in lines), signs=list(dict.fromkeys(record for _, record in sorted(lines))) + records
+        alive_at=min(at for at, _ in lines),
+        signs=list(dict.fromkeys(record for _, record in sorted(lines))) + records,
     )
 
 

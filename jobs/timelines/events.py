@@ -70,15 +70,36 @@ class Event(NamedTuple):
 
 EVENT_COLUMNS: tuple[str, ...] = Event._fields
 _OF_CLUSTERS = (
-    "broker_epoch", "partitions_named", "error_code", "cluster_id", "kafka_version", "fenced", "in_controlled_shutdown", "quorum_node",
-    "raft_epoch", "brokers", "rack", "config", "config_value", "request", "error_class",
-)  # fmt: skip
+    "broker_epoch",
+    "partitions_named",
+    "error_code",
+    "cluster_id",
+    "kafka_version",
+    "fenced",
+    "in_controlled_shutdown",
+    "quorum_node",
+    "raft_epoch",
+    "brokers",
+    "rack",
+    "config",
+    "config_value",
+    "request",
+    "error_class",
+)
 _OF_PARTITIONS = ("leader_epoch",)
 # lists of brokers with replicas of a partition
 MEMBER_LISTS = (
-    "isr", "replicas", "adding_replicas", "removing_replicas", "target_replicas", "previous_isr", "elr", "last_known_elr",
-)  # fmt: skip
-# other columns may be null in the events that a partition is folded from, and in those that cluster evidence is built from
+    "isr",
+    "replicas",
+    "adding_replicas",
+    "removing_replicas",
+    "target_replicas",
+    "previous_isr",
+    "elr",
+    "last_known_elr",
+)
+# other columns may be null in the events that a partition is folded from, and in those that cluster evidence
+# is built from
 PARTITION_COLUMNS = tuple(name for name in EVENT_COLUMNS if name not in _OF_CLUSTERS)
 EVIDENCE_COLUMNS = tuple(name for name in EVENT_COLUMNS if name not in _OF_PARTITIONS)
 

@@ -43,7 +43,8 @@ from jobs.timelines.outages import RUNNING, WORKING, Observation, Outage, is_sta
 from jobs.timelines.settings import Setting, setting_of
 
 SortKey = tuple[int, int, int, int, int]
-# a running node may write nothing for this long: brokers and controllers have tasks that log every few minutes
+# a running node may write nothing for this long: brokers and controllers have tasks that log every few
+# minutes
 QUIET = 3_600_000_000
 # a node that names another cluster is refused within this time (microseconds)
 REFUSED_WITHIN = QUIET // 6
@@ -55,11 +56,14 @@ UNDATED: Span = (-1, 1)
 class IncarnationFacts:
     """The facts that all partitions of one incarnation share. Times are microseconds.
 
-    end: when it ended; None: it did not. kraft_since: from when on KRaft controllers run it (-1: always); None: ZooKeeper controllers do.
-    deposed: controller epoch -> since when a later one is known. elected: controller epoch, node and time of elections.
-    deletions: topic -> its `deletion_completed`. starts: broker -> its `broker_started`. tracers: nodes that print replica states.
-    places: (node, file, log) -> rank among the files of the cluster. heard: when there is a controller.log of the active ZooKeeper
-    controller. keeps: event type -> fields that the rules say are unchanged.
+    end: when it ended; None: it did not. kraft_since: from when on KRaft controllers run it (-1: always);
+    None: ZooKeeper controllers do.
+    deposed: controller epoch -> since when a later one is known. elected: controller epoch, node and time of
+    elections.
+    deletions: topic -> its `deletion_completed`. starts: broker -> its `broker_started`. tracers: nodes that
+    print replica states.
+    places: (node, file, log) -> rank among the files of the cluster. heard: when there is a controller.log of
+    the active ZooKeeper controller. keeps: event type -> fields that the rules say are unchanged.
     """
 
     number: int = 1
@@ -93,7 +97,9 @@ class IncarnationFacts:
         """
         if e.controller_epoch is not None:
             return e.controller_epoch
-        return max((own for own, node, at in self.elected if node == e.node and at <= (e.ts or 0)), default=None)
+        return max(
+            (own for own, node, at in self.elected if node == e.node and at <= (e.ts or 0)), default=None
+        )
 
     def hears_controller(self, since: int | None, until: int | None) -> bool:
         """Return whether a log of the active ZooKeeper controller covers the time between two moments."""
@@ -109,7 +115,9 @@ class IncarnationFacts:
 
     def is_kraft_at(self, ts: int | None) -> bool:
         """Return whether KRaft controllers run the cluster at a moment."""
-        return self.kraft_since is not None and (self.kraft_since < 0 or (ts is not None and ts >= self.kraft_since))
+        return self.kraft_since is not None and (
+            self.kraft_since < 0 or (ts is not None and ts >= self.kraft_since)
+        )
 
     def sort_key(self, e: Event, tiebreak: int = 1) -> SortKey:
         """Return the order of an event: time, then tiebreak, then the place in the logs.
@@ -122,8 +130,8 @@ class IncarnationFacts:
 class NamedNode(NamedTuple):
     """A node that lines name.
 
-    since: the first time in microseconds; -1: unknown. logs: which of Kafka's logs exist for it (bits). is_broker, is_controller: whether it
-    may be one; under KRaft lines name it as such.
+    since: the first time in microseconds; -1: unknown. logs: which of Kafka's logs exist for it (bits).
+    is_broker, is_controller: whether it may be one; under KRaft lines name it as such.
     """
 
     since: int
@@ -200,13 +208,31 @@ class ClusterFacts:
             Marker(e.ts, folder=folder_of(e.file), node=e.node, registered=(e.broker, e.broker_epoch))
             for e in self.evidence.cluster_events.values()
             # broker epochs of KRaft are offsets of its metadata log
-            if e.ts is not None and e.broker is not None and e.broker_epoch is not None and is_registered_by_zookeeper(e)
+            if e.ts is not None
+            and e.broker is not None
+            and e.broker_epoch is not None
+            and is_registered_by_zookeeper(e)
         ]
-        return heard + daily + of_kraft + begun + registered + [
-            Marker(e.ts, e.controller_epoch if e.event_type in ELECTED else None, self._joined(e), begins_metadata_log(e), folder_of(e.file), e.node)
-            for e in self.evidence.cluster_events.values()
-            if e.ts is not None and (e.event_type in ELECTED or e.cluster_id is not None or begins_metadata_log(e))
-        ]  # fmt: skip
+        return (
+            heard
+            + daily
+            + of_kraft
+            + begun
+            + registered
+            + [
+                Marker(
+                    e.ts,
+                    e.controller_epoch if e.event_type in ELECTED else None,
+                    self._joined(e),
+                    begins_metadata_log(e),
+                    folder_of(e.file),
+                    e.node,
+                )
+                for e in self.evidence.cluster_events.values()
+                if e.ts is not None
+                and (e.event_type in ELECTED or e.cluster_id is not None or begins_metadata_log(e))
+            ]
+        )
 
     def _joined(self, e: Event) -> str | None:
         """Return the cluster id of a line.
@@ -253,12 +279,19 @@ class ClusterFacts:
         """Return event type that shows the mode -> first and last time, in one incarnation or in all."""
         found: dict[str, Named] = {}
         for name, days in self.evidence.mode_events.items():
-            every = [ts for span in days.values() for ts in span if number is None or self.of_name[0].number_at(ts) == number]
+            every = [
+                ts
+                for span in days.values()
+                for ts in span
+                if number is None or self.of_name[0].number_at(ts) == number
+            ]
             if every:
                 some = [ts for ts in every if ts is not None]
                 found[name] = min(some, default=None), max(some, default=None)
         for e in self.evidence.cluster_events.values():
-            if is_registered_by_zookeeper(e) and (number is None or self.of_name[0].number_at(e.ts) == number):
+            if is_registered_by_zookeeper(e) and (
+                number is None or self.of_name[0].number_at(e.ts) == number
+            ):
                 first, last = found.get(e.event_type, (e.ts, e.ts))
                 found[e.event_type] = earlier(first, e.ts), later(last, e.ts)
         return found
@@ -292,7 +325,11 @@ class ClusterFacts:
             return None
         number = self.incarnation_of(e)
         topic = e.topic or self[number].kraft.names.get(e.topic_id or "")
-        if topic is None or (not e.topic and e.event_type not in PARTITION_RECORDS) or self[number].is_deposed(e):
+        if (
+            topic is None
+            or (not e.topic and e.event_type not in PARTITION_RECORDS)
+            or self[number].is_deposed(e)
+        ):
             return None
         return PartitionKey(number, topic, e.partition)
 
@@ -408,7 +445,9 @@ class ClusterFacts:
         With ZooKeeper these are all brokers, with KRaft the voters.
         """
         controllers = [one for one in self.named_by_number.get(number, {}).values() if one.is_controller]
-        return number in self.dumped_in or (bool(controllers) and all(one.logs & CONTROLLER_LOG for one in controllers))
+        return number in self.dumped_in or (
+            bool(controllers) and all(one.logs & CONTROLLER_LOG for one in controllers)
+        )
 
     @cached_property
     def newest_of_nodes(self) -> dict[int, int]:
@@ -423,9 +462,12 @@ class ClusterFacts:
     def controller_heard(self) -> dict[int, list[Heard]]:
         """Return incarnation -> spans in which decisions of controllers are logged, in order.
 
-        The active ZooKeeper controller has a log then, or any KRaft controller: all of them replay what the active one decides.
+        The active ZooKeeper controller has a log then, or any KRaft controller: all of them replay what the
+        active one decides.
         """
-        return self._controllers_heard(lambda folder, node, logs: bool(logs & (CONTROLLER_LOG | METADATA_DUMP)))
+        return self._controllers_heard(
+            lambda folder, node, logs: bool(logs & (CONTROLLER_LOG | METADATA_DUMP))
+        )
 
     @cached_property
     def changes_heard(self) -> dict[int, list[Heard]]:
@@ -434,7 +476,9 @@ class ClusterFacts:
         KRaft: at DEBUG, and dumps of the metadata log.
         """
         printers = self.evidence.change_printers
-        return self._controllers_heard(lambda folder, node, logs: bool(logs & METADATA_DUMP) or (folder, node) in printers)
+        return self._controllers_heard(
+            lambda folder, node, logs: bool(logs & METADATA_DUMP) or (folder, node) in printers
+        )
 
     def _controllers_heard(self, of_kraft: Callable[[str, int | None, int], bool]) -> dict[int, list[Heard]]:
         """Return incarnation -> spans with logs of controllers.
@@ -443,7 +487,11 @@ class ClusterFacts:
         """
         spans: dict[int, list[Heard]] = {}
         for (node, file), span in self.evidence.files.items():
-            if of_kraft(folder_of(file), node, span.logs) and span.first is not None and span.last is not None:
+            if (
+                of_kraft(folder_of(file), node, span.logs)
+                and span.first is not None
+                and span.last is not None
+            ):
                 for number in self._numbers_of(folder_of(file), node, span.first, span.last):
                     spans.setdefault(number, []).append(Heard(span.first, span.last, span.last + QUIET))
         return {
@@ -458,9 +506,15 @@ class ClusterFacts:
     @cached_property
     def dumped_in(self) -> frozenset[int]:
         """Return the incarnations that have a dump of the metadata log."""
-        dumps = [(node, file, span) for (node, file), span in self.evidence.files.items() if span.logs & METADATA_DUMP]
+        dumps = [
+            (node, file, span)
+            for (node, file), span in self.evidence.files.items()
+            if span.logs & METADATA_DUMP
+        ]
         return frozenset(
-            number for node, file, span in dumps for number in self._numbers_of(folder_of(file), node, span.first, span.last)
+            number
+            for node, file, span in dumps
+            for number in self._numbers_of(folder_of(file), node, span.first, span.last)
         )
 
     @cached_property
@@ -488,9 +542,9 @@ class ClusterFacts:
     def work_by_number(self) -> dict[int, dict[int, list[Observation]]]:
         """Return incarnation -> broker -> lines that show that it takes part.
 
-        They are the first and the last of an hour, and the first of a term of its own.
-        Lines of a ZooKeeper controller that the broker is back count, too. Later lines of a controller's term, and requests to itself, do not:
-        a controller may write them without a session.
+        They are the first and the last of an hour, and the first of a term of its own. Lines of a ZooKeeper
+        controller that the broker is back count, too. Later lines of a controller's term, and requests to
+        itself, do not: a controller may write them without a session.
         """
         begun = self._begun(of_kraft=False)
         return self._by_number([*mentions(self.evidence.worked), *mentions(self.evidence.taken_back), *begun])
@@ -524,7 +578,9 @@ class ClusterFacts:
         self, lines: Iterable[tuple[str, int | None, int | None, str]], shows: str = WORKING
     ) -> dict[int, dict[int, list[Observation]]]:
         found: dict[int, dict[int, list[Observation]]] = {}
-        for folder, node, ts, record_id in sorted({one for one in lines if one[2] is not None}, key=lambda one: one[2:]):
+        for folder, node, ts, record_id in sorted(
+            {one for one in lines if one[2] is not None}, key=lambda one: one[2:]
+        ):
             if node is not None and ts is not None:
                 number = incarnation(self.of_name, f"{folder}/", node, ts)
                 found.setdefault(number, {}).setdefault(node, []).append(Observation(ts, shows, record_id))
@@ -535,7 +591,10 @@ class ClusterFacts:
         """Return ended incarnation -> the time stamp of its last line: its state is known until then."""
         ends = incarnation_ends(self.of_name)
         return {
-            number: max((e.ts for e in self.events_by_number.get(number, ()) if e.ts is not None and e.ts < end), default=end)
+            number: max(
+                (e.ts for e in self.events_by_number.get(number, ()) if e.ts is not None and e.ts < end),
+                default=end,
+            )
             for number, end in ends.items()
         }
 
@@ -558,12 +617,15 @@ class ClusterFacts:
 
     def _tracers(self, number: int) -> frozenset[int | None]:
         """Return the nodes of the cluster of one incarnation that print replica states."""
-        return frozenset(node for folder, node in self.evidence.tracers if self._is_of(number, f"{folder}/", node))
+        return frozenset(
+            node for folder, node in self.evidence.tracers if self._is_of(number, f"{folder}/", node)
+        )
 
     def _heard(self, number: int) -> list[Span]:
         """Return the spans of one incarnation in which there is a controller.log of the active controller.
 
-        A controller is active until a line shows the next one. A file without time stamps counts as that of the active controller.
+        A controller is active until a line shows the next one. A file without time stamps counts as that of
+        the active controller.
         """
         return [span for span, _, _ in self._active_controllers(number)]
 
@@ -577,7 +639,10 @@ class ClusterFacts:
         every = max(newest.values(), default=-1) if self.hears_every_controller(number) else None
         events = [e for e in self.events_by_number[number] if e.event_type in TERM_ENDED or is_start(e)]
         for (since, until), node, begun in self._active_controllers(number):
-            resigned = min((e.ts for e in events if e.node == node and e.ts is not None and begun < e.ts < until), default=None)
+            resigned = min(
+                (e.ts for e in events if e.node == node and e.ts is not None and begun < e.ts < until),
+                default=None,
+            )
             if resigned is not None and every is not None:
                 yield Heard(since, max(resigned, min(every, until)), min(max(resigned, every) + QUIET, until))
                 continue
@@ -620,16 +685,24 @@ class ClusterFacts:
     def _topic_ids(self, events: Mapping[int, Sequence[Event]]) -> dict[int, dict[str, dict[str, Named]]]:
         """Return incarnation -> topic -> its ids under KRaft controllers, with first and last mention.
 
-        events: by incarnation.
-        Lines may name an id before its incarnation is known to have begun. A topic that existed when KRaft controllers took over keeps its id.
+        events: by incarnation. Lines may name an id before its incarnation is known to have begun. A topic
+        that existed when KRaft controllers took over keeps its id.
         """
         if self.kraft_since is None:
             return {}
         found: dict[int, dict[str, dict[str, Named]]] = defaultdict(dict)
-        deleted = {e.topic: e.ts or 0 for some in events.values() for e in some if e.event_type == "deletion_completed"}
+        deleted = {
+            e.topic: e.ts or 0
+            for some in events.values()
+            for e in some
+            if e.event_type == "deletion_completed"
+        }
         for topic, ids in self.evidence.topic_ids.items():
             # named last before they took over, and not deleted since
-            newest = max(((last or 0, which) for which, (_, last) in ids.items() if (last or 0) < self.kraft_since), default=None)
+            newest = max(
+                ((last or 0, which) for which, (_, last) in ids.items() if (last or 0) < self.kraft_since),
+                default=None,
+            )
             kept = newest[1] if newest and newest[0] > deleted.get(topic, -1) else None
             for which, (first, last) in ids.items():
                 if (last or 0) >= self.kraft_since or which == kept:
@@ -662,7 +735,11 @@ def _by(events: Iterable[Event], event_type: str, name: str) -> dict[Any, list[E
 def _elected(events: Iterable[Event]) -> list[tuple[int, int | None, int]]:
     """Return controller epoch, node and time of each election."""
     elections = (e for e in events if e.event_type in ELECTED)
-    return [(e.controller_epoch, e.node, e.ts) for e in elections if e.controller_epoch is not None and e.ts is not None]
+    return [
+        (e.controller_epoch, e.node, e.ts)
+        for e in elections
+        if e.controller_epoch is not None and e.ts is not None
+    ]
 
 
 def _deposed(events: Iterable[Event]) -> dict[int, int]:
@@ -681,9 +758,9 @@ def _deposed(events: Iterable[Event]) -> dict[int, int]:
 def _kraft_since(mode_events: Mapping[str, Named]) -> int | None:
     """Return from when on KRaft controllers run a cluster: -1: its logs show no other mode.
 
-    None: they show no KRaft controller.
-    A migrated cluster has logs of both modes (KIP-866). Its brokers print lines of KRaft before the migration ends: without logs of KRaft
-    controllers these lines count from the last line of a ZooKeeper controller on.
+    None: they show no KRaft controller. A migrated cluster has logs of both modes (KIP-866). Its brokers
+    print lines of KRaft before the migration ends: without logs of KRaft controllers these lines count from
+    the last line of a ZooKeeper controller on.
     """
     by_controller = mode_events.keys() & KRAFT_CONTROLLER
     types = by_controller or mode_events.keys() & KRAFT_BROKER
@@ -701,8 +778,8 @@ def _kraft_since(mode_events: Mapping[str, Named]) -> int | None:
 def file_ranks(evidence: ClusterEvidence) -> dict[tuple[int | None, str, int], int]:
     """Return (node, file, log) -> rank.
 
-    Rotated files of one log follow one another. Logs that share files on a node count as the lowest of them, so that a cut does not change
-    the order.
+    Rotated files of one log follow one another. Logs that share files on a node count as the lowest of them,
+    so that a cut does not change the order.
     """
     merged: dict[int | None, int] = defaultdict(int)
     for (node, _), span in evidence.files.items():
@@ -711,7 +788,14 @@ def file_ranks(evidence: ClusterEvidence) -> dict[tuple[int | None, str, int], i
     for (node, file), span in evidence.files.items():
         for log in (STATE_CHANGE_LOG, CONTROLLER_LOG, SERVER_LOG, METADATA_DUMP):
             lowest = merged[node] & -merged[node] if merged[node] & log else log
-            keys[node, file, log] = (node is not None, node or 0, lowest, span.first is not None, span.first or 0, file)
+            keys[node, file, log] = (
+                node is not None,
+                node or 0,
+                lowest,
+                span.first is not None,
+                span.first or 0,
+                file,
+            )
     rank = {key: number for number, key in enumerate(sorted(set(keys.values())))}
     return {which: rank[key] for which, key in keys.items()}
 
@@ -720,8 +804,8 @@ def file_ranks(evidence: ClusterEvidence) -> dict[tuple[int | None, str, int], i
 class Affected:
     """Which partitions a change of the facts affects.
 
-    whole: every partition is rebuilt. topics, brokers: partitions of these topics, and those with a replica on these brokers, are folded
-    from their stored state; `fold` reports if that is not enough.
+    whole: every partition is rebuilt. topics, brokers: partitions of these topics, and those with a replica
+    on these brokers, are folded from their stored state; `fold` reports if that is not enough.
     """
 
     whole: bool = False
@@ -732,25 +816,29 @@ class Affected:
 def affected(before: ClusterFacts | None, now: ClusterFacts) -> Affected:
     """Return which partitions a change of the facts affects.
 
-    | fact that changes                                                        | folded                            |
+    | fact that changes | folded |
     |--------------------------------------------------------------------------|-----------------------------------|
-    | incarnations, mode; order of known files; a known node traces;           | all                               |
-    | older logs, so that a known checkpoint counts now;                       |                                   |
-    | deposed controllers, replays, active controllers, ELR, snapshots:        |                                   |
-    | changes about the time before the newest known moment                    |                                   |
-    | topic ids and their first mention, removal or deletion of a topic,       | its partitions                    |
-    | its ELRs cleared                                                         |                                   |
-    | start or registration of a broker                                        | those with a replica on it        |
+    | incarnations, mode; order of known files; a known node traces; | all | | older logs, so that a known
+    checkpoint counts now; | | | deposed controllers, replays, active controllers, ELR, snapshots: | | |
+    changes about the time before the newest known moment | | | topic ids and their first mention, removal or
+    deletion of a topic, | its partitions | | its ELRs cleared | | | start or registration of a broker | those
+    with a replica on it |
     """
-    if before is None or _of_all(before, before.evidence.newest) != _of_all(now, before.evidence.newest, before):
+    if before is None or _of_all(before, before.evidence.newest) != _of_all(
+        now, before.evidence.newest, before
+    ):
         return Affected(whole=True)
     topics: set[str] = set()
     brokers: set[int] = set()
     for number in {*before.numbers, *now.numbers}:
         then, since = before[number], now[number]
-        topics |= _differing(then.deletions, since.deletions) | _differing(then.kraft.topic_ids, since.kraft.topic_ids)
+        topics |= _differing(then.deletions, since.deletions) | _differing(
+            then.kraft.topic_ids, since.kraft.topic_ids
+        )
         brokers |= _differing(then.starts, since.starts) | _differing(then.kraft.brokers, since.kraft.brokers)
-        changed_ids = _differing(then.kraft.removed, since.kraft.removed) | _differing(then.kraft.removals, since.kraft.removals)
+        changed_ids = _differing(then.kraft.removed, since.kraft.removed) | _differing(
+            then.kraft.removals, since.kraft.removals
+        )
         changed_ids |= _differing(then.kraft.named_since, since.kraft.named_since)
         topics |= {since.kraft.names[which] for which in changed_ids if which in since.kraft.names}
         new_clears = [e for e in since.kraft.clears if e not in then.kraft.clears]
@@ -781,11 +869,17 @@ def _of_all(facts: ClusterFacts, ts: int, known: ClusterFacts | None = None) -> 
             [(since, min(until, ts)) for since, until in facts[number].heard if since <= ts],
             facts[number].kraft.up_to(ts),
             facts[number].tracers & nodes,
-            {file: at for file, at in facts[number].kraft.snapshots.items() if any(file == one for _, one in of.files)},
+            {
+                file: at
+                for file, at in facts[number].kraft.snapshots.items()
+                if any(file == one for _, one in of.files)
+            },
         )
         for number in (known or facts).numbers
     }
-    starts = [(one.starts, one.numbers) if one.starts or len(facts.of_name) > 1 else () for one in facts.of_name]
+    starts = [
+        (one.starts, one.numbers) if one.starts or len(facts.of_name) > 1 else () for one in facts.of_name
+    ]
     since = facts.evidence.changes_since
     heard = {at for at in of.checkpoints if since is not None and since <= at}
     return starts, facts.kraft_since, heard, files, by_number

@@ -1,6 +1,7 @@
 """ZooKeeper mode: find a new generation of a topic whose deletion is not logged.
 
-Partition epochs and leader epochs start again with a topic and only grow until its end. No topic id is used twice (KIP-516, from 2.8 on).
+Partition epochs and leader epochs start again with a topic and only grow until its end. No topic id is used
+twice (KIP-516, from 2.8 on).
 """
 
 from dataclasses import dataclass, field
@@ -67,8 +68,8 @@ NONE_WRITTEN = WrittenEpochs(-1, -1)
 class GenerationEvidence:
     """The evidence that identifies one generation of a topic.
 
-    written: the newest partition epoch of the newest controller. topic_id: as leaders name it; a broker that finds a folder may name an old
-    one. started: broker -> its last start.
+    written: the newest partition epoch of the newest controller. topic_id: as leaders name it; a broker that
+    finds a folder may name an old one. started: broker -> its last start.
     """
 
     written: WrittenEpochs = NONE_WRITTEN
@@ -88,7 +89,11 @@ class GenerationEvidence:
         start, before = Start.by(e), self.started.get(e.node)
         if start and before and start.leader_epoch < before.leader_epoch:
             return start.is_later_than(before)
-        return e.event_type == LEADER_STARTED and None not in (self.topic_id, e.topic_id) and self.topic_id != e.topic_id
+        return (
+            e.event_type == LEADER_STARTED
+            and None not in (self.topic_id, e.topic_id)
+            and self.topic_id != e.topic_id
+        )
 
     def add(self, e: Event, written: WrittenEpochs | None) -> None:
         """Add what an event of this generation shows."""

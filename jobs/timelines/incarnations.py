@@ -7,7 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-# clocks of two brokers may differ by this much (microseconds) before an epoch that falls back counts as a wiped cluster
+# clocks of two brokers may differ by this much (microseconds) before an epoch that falls back counts as a
+# wiped cluster
 CLOCK_SKEW = 60_000_000
 # if there is no controller, a starting broker is elected within this time (microseconds)
 ELECTED_AT_START = 2 * CLOCK_SKEW
@@ -22,9 +23,12 @@ FIRST_ELECTION_SKEW = CLOCK_SKEW // 12
 class Marker(NamedTuple):
     """A record that shows the incarnation of a cluster. ts: microseconds.
 
-    It is an election with its controller epoch, a node that names the cluster id, or the first record of a metadata log (begins_log). Or:
-    heard: the first line of a controller's term, which may be long after its election. is_daily: the first line of a term on a day.
-    started: the start of a process. registered: a broker and its broker epoch. kraft: a line that needs KRaft controllers.
+    It is an election with its controller epoch, a node that names the cluster id, or the first record of a
+    metadata log (begins_log). Or:
+    heard: the first line of a controller's term, which may be long after its election. is_daily: the first
+    line of a term on a day.
+    started: the start of a process. registered: a broker and its broker epoch. kraft: a line that needs KRaft
+    controllers.
     """
 
     ts: int
@@ -62,8 +66,9 @@ def folder_of(file: str) -> str:
 class Lineage:
     """One of the clusters that logged under one name.
 
-    starts: when its second, third, .. incarnation began. numbers: of all its incarnations. places: of its brokers. folders, nodes: those that
-    no other of these clusters has. The fields but the first two are empty if it is the only cluster.
+    starts: when its second, third, .. incarnation began. numbers: of all its incarnations. places: of its
+    brokers. folders, nodes: those that no other of these clusters has. The fields but the first two are empty
+    if it is the only cluster.
     """
 
     starts: tuple[int, ...]
@@ -80,12 +85,15 @@ class Lineage:
 def incarnation_starts(markers: Iterable[Marker]) -> list[int]:
     """Return when the second, third, .. incarnation of a cluster began.
 
-    There are three proofs, with a class for each: a new cluster id, and controller epochs or broker epochs that do not continue. The next id
-    that a node names belongs to an incarnation that epochs showed.
+    There are three proofs, with a class for each: a new cluster id, and controller epochs or broker epochs
+    that do not continue. The next id that a node names belongs to an incarnation that epochs showed.
     """
     markers = sorted(markers, key=lambda m: (m.ts, m.controller_epoch or 0))
     starts: list[int] = []
-    ids, processes, controllers, brokers = _ClusterIds(markers), _Processes(), _ControllerEpochs(), _BrokerEpochs()
+    ids = _ClusterIds(markers)
+    processes = _Processes()
+    controllers = _ControllerEpochs()
+    brokers = _BrokerEpochs()
     named_at = None
     for marker in markers:
         if ids.begins(marker):
@@ -162,15 +170,17 @@ class _Processes:
         For a controller that reads a registration its election counts, too.
         """
         own = [one[marker.place] for one in (self.started, self.elected) if marker.place in one]
-        return min([at for at in own if max(marker.ts - ELECTED_AT_START, not_before) < at], default=marker.ts)
+        return min(
+            [at for at in own if max(marker.ts - ELECTED_AT_START, not_before) < at], default=marker.ts
+        )
 
 
 class _BrokerEpochs:
     """Broker epochs of one incarnation.
 
-    A broker epoch is the ZooKeeper transaction that created the broker's node (KIP-380). An epoch that falls is of another ZooKeeper, and so
-    is a new epoch that is older than those of other brokers by then. A controller reads them right after its election
-    (KafkaController.onControllerFailover, 2.2 to 3.9).
+    A broker epoch is the ZooKeeper transaction that created the broker's node (KIP-380). An epoch that falls
+    is of another ZooKeeper, and so is a new epoch that is older than those of other brokers by then. A
+    controller reads them right after its election (KafkaController.onControllerFailover, 2.2 to 3.9).
     """
 
     def __init__(self) -> None:
@@ -184,7 +194,9 @@ class _BrokerEpochs:
         known, known_at = self.newest.get(broker, (-1, ts))
         # a broker that registers again has the newest transaction
         past = [
-            one for one, at in self.newest.values() if broker_epoch > known and (at == known_at or at + CLOCK_SKEW < known_at)
+            one
+            for one, at in self.newest.values()
+            if broker_epoch > known and (at == known_at or at + CLOCK_SKEW < known_at)
         ]
         is_other = broker_epoch < max(known, *past, -1) and ts > known_at + CLOCK_SKEW
         if is_other:
@@ -197,17 +209,22 @@ class _BrokerEpochs:
 class _ControllerEpochs:
     """Controller epochs of one incarnation, and the highest epoch of the one before it.
 
-    /controller_epoch in ZooKeeper only grows. An election in an epoch that was reached before, later than clocks can differ, is of another
-    incarnation; but a controller that could not write its epoch tries the same one again. The first election of an incarnation need not be
-    logged: the incarnation begins with the first line of an older, unknown term, or with the start of the elected process.
+    /controller_epoch in ZooKeeper only grows. An election in an epoch that was reached before, later than
+    clocks can differ, is of another incarnation; but a controller that could not write its epoch tries the
+    same one again. The first election of an incarnation need not be
+    logged: the incarnation begins with the first line of an older, unknown term, or with the start of the
+    elected process.
 
-    Two clusters that write to one place take turns: if the epochs of the one before continue, it continues as a further incarnation. Once they
-    are known to take turns, the very next epoch of the one before, elected or heard, is its turn again: each election adds one
-    (KafkaZkClient.registerControllerAndIncrementControllerEpoch), and for the other cluster several elections would be missing.
+    Two clusters that write to one place take turns: if the epochs of the one before continue, it continues as
+    a further incarnation. Once they are known to take turns, the very next epoch of the one before, elected
+    or heard, is its turn again: each election adds one
+    (KafkaZkClient.registerControllerAndIncrementControllerEpoch), and for the other cluster several elections
+    would be missing.
 
-    No cluster returns from KRaft to an empty ZooKeeper: a migrated cluster (KIP-866) has elected ZooKeeper controllers before its
-    brokers register with the KRaft ones (3.4 to 3.9: KafkaServer.startup starts KafkaController, then BrokerLifecycleManager), and its epochs
-    continue if the migration is reverted. So a first election in epoch 1 after that is of another incarnation.
+    No cluster returns from KRaft to an empty ZooKeeper: a migrated cluster (KIP-866) has elected ZooKeeper
+    controllers before its brokers register with the KRaft ones (3.4 to 3.9: KafkaServer.startup starts
+    KafkaController, then BrokerLifecycleManager), and its epochs continue if the migration is reverted. So a
+    first election in epoch 1 after that is of another incarnation.
     """
 
     def __init__(self) -> None:
@@ -248,7 +265,9 @@ class _ControllerEpochs:
             start = processes.begun_by(marker, begun_before)
             self.reached_before, self.reached, self.take_turns = self.reached, 0, True
         elif self._falls(marker, ts - begun_before):
-            start = min([processes.begun_by(marker, begun_before), *(at for at, term in self.older if term < epoch)])
+            start = min(
+                [processes.begun_by(marker, begun_before), *(at for at, term in self.older if term < epoch)]
+            )
             self.take_turns = self.take_turns and epoch > self.reached_before
             self.reached_before, self.reached, self.reached_at = self.reached, 0, None
         if epoch > self.reached:
@@ -263,7 +282,9 @@ class _ControllerEpochs:
         is_of_other = epoch > self.reached + 1 or (
             not marker.is_election and epoch < self.reached and marker.node == self.reached_by
         )
-        continues = epoch - self.reached_before == 1 or (not marker.is_election and epoch == self.reached_before)
+        continues = epoch - self.reached_before == 1 or (
+            not marker.is_election and epoch == self.reached_before
+        )
         return self.take_turns and is_of_other and continues
 
     def _falls(self, marker: Marker, later: int) -> bool:
@@ -280,9 +301,10 @@ class _ControllerEpochs:
 def lineages(markers: Iterable[Marker], newest: Mapping[Place, int]) -> list[Lineage]:
     """Return the clusters that logged under one name; usually one.
 
-    newest: place -> its newest time stamp. Cluster ids that one place names one after the other are incarnations of one cluster. Ids without
-    a common place are two clusters if places of the older still wrote after the younger had begun: a wiped cluster writes nothing then.
-    Incarnations of all clusters are numbered in order of their begin.
+    newest: place -> its newest time stamp. Cluster ids that one place names one after the other are
+    incarnations of one cluster. Ids without a common place are two clusters if places of the older still
+    wrote after the younger had begun: a wiped cluster writes nothing then. Incarnations of all clusters are
+    numbered in order of their begin.
     """
     markers = sorted(markers, key=lambda marker: marker.ts)
     starts = incarnation_starts(markers)
@@ -298,14 +320,18 @@ def lineages(markers: Iterable[Marker], newest: Mapping[Place, int]) -> list[Lin
         return alone
     begun = [min(marker.ts for marker in named if marker.cluster_id in ids) for ids, _ in groups]
     ended = [max(newest[place] for place in places) for _, places in groups]
-    if not any(one < other < end - CLOCK_SKEW for one, end in zip(begun, ended, strict=True) for other in begun):
+    if not any(
+        one < other < end - CLOCK_SKEW for one, end in zip(begun, ended, strict=True) for other in begun
+    ):
         return alone
 
     def only(known: Sequence[set[Any]]) -> list[frozenset[Any]]:
         return [frozenset(one.difference(*known[:n], *known[n + 1 :])) for n, one in enumerate(known)]
 
     folders = only([{marker.folder for marker in named if marker.place in places} for _, places in groups])
-    nodes = only([{marker.node for marker in named if marker.place in places} - {None} for _, places in groups])
+    nodes = only(
+        [{marker.node for marker in named if marker.place in places} - {None} for _, places in groups]
+    )
     own_starts = []
     for n, (_, places) in enumerate(groups):
         mine = [m for m in markers if m.place in places or m.folder in folders[n] or m.node in nodes[n]]
@@ -326,8 +352,8 @@ def lineages(markers: Iterable[Marker], newest: Mapping[Place, int]) -> list[Lin
 def incarnation(of_name: Sequence[Lineage], file: str, node: int | None, ts: int | None) -> int:
     """Return the incarnation of a record.
 
-    If several clusters logged under one name, the record's place, folder or node decides; a record without any of these gets the number after
-    the last.
+    If several clusters logged under one name, the record's place, folder or node decides; a record without
+    any of these gets the number after the last.
     """
     if len(of_name) == 1:
         return of_name[0].number_at(ts)

@@ -1,8 +1,8 @@
 """Fold the events of one partition of a KRaft cluster, from text logs.
 
-`add_event` keeps one version for each epoch and the changes of the assignment in order, by topic id. `build_rows` finds the changes that each
-version includes (`kraft_assignments`) and builds rows. Source: PartitionRegistration, ReplicationControlManager,
-kafka.server.ReplicaManager, 3.3 to 4.2.
+`add_event` keeps one version for each epoch and the changes of the assignment in order, by topic id.
+`build_rows` finds the changes that each version includes (`kraft_assignments`) and builds rows. Source:
+PartitionRegistration, ReplicationControlManager, kafka.server.ReplicaManager, 3.3 to 4.2.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -15,7 +15,17 @@ from jobs.timelines.facts import IncarnationFacts
 from jobs.timelines.generation_evidence import STARTED, Start
 from jobs.timelines.kraft_assignments import Change, Version, assign, lay_along, place
 from jobs.timelines.kraft_facts import FENCED, LEAVING, NEAR, ONLINE, UNREGISTERED, KRaftFacts, Standing
-from jobs.timelines.rows import Assigned, Final, Reassignment, Row, Rows, is_target, less_repeated, phase, reassignment
+from jobs.timelines.rows import (
+    Assigned,
+    Final,
+    Reassignment,
+    Row,
+    Rows,
+    is_target,
+    less_repeated,
+    phase,
+    reassignment,
+)
 from parsers.meanings import event_types
 
 REMOVED = "KRaftRemoved"
@@ -26,7 +36,8 @@ CONTROLLER_LINES = event_types("changes_kraft_partition")
 DIFFERENCES = event_types("prints_difference")
 # lines of brokers, without a partition epoch up to 3.2
 BROKER_LINES = event_types("by_replica")
-# above this number of known versions the older ones become final, but never those younger than FINAL_AFTER (microseconds)
+# above this number of known versions the older ones become final, but never those younger than FINAL_AFTER
+# (microseconds)
 KEPT, FINAL_AFTER = 12, 60_000_000
 
 
@@ -34,8 +45,9 @@ KEPT, FINAL_AFTER = 12, 60_000_000
 class Generation:
     """The lines about a partition under one topic id, since its creation or its last final version.
 
-    next_change: node -> number of the change that it prints next. base: epoch of the first whole version. past: digests of the changes up to
-    then. gaps: epochs before base that are not whole. is_final: the rows up to base are final.
+    next_change: node -> number of the change that it prints next. base: epoch of the first whole version.
+    past: digests of the changes up to then. gaps: epochs before base that are not whole. is_final: the rows
+    up to base are final.
     """
 
     versions: dict[int, Version] = field(default_factory=dict)
@@ -52,11 +64,14 @@ class Generation:
 class History:
     """The state of the fold.
 
-    newest: time of the last event. count: number of events. generations: by topic id. closed: topic id -> epochs that are not whole, for
-    final generations. ids: the known topic ids. named: node (None: any broker) -> the topic id that it named last. shared: digest of the facts
-    about its topic and brokers up to `newest`. taken_over: ZooKeeper's last partition epoch when KRaft controllers took over.
-    started: broker -> the topic id under which it last began to lead or to follow. over: topic ids that brokers showed to be replaced.
-    is_unsure: whether lines were left out because they may be about any of the ids, or were assigned to an id that is named later.
+    newest: time of the last event. count: number of events. generations: by topic id. closed: topic id ->
+    epochs that are not whole, for final generations. ids: the known topic ids. named: node (None: any broker)
+    -> the topic id that it named last. shared: digest of the facts about its topic and brokers up to
+    `newest`. taken_over: ZooKeeper's last partition epoch when KRaft controllers took over.
+    started: broker -> the topic id under which it last began to lead or to follow. over: topic ids that
+    brokers showed to be replaced.
+    is_unsure: whether lines were left out because they may be about any of the ids, or were assigned to an id
+    that is named later.
     """
 
     newest: int = -1
@@ -90,13 +105,17 @@ def fold(history: History, topic: str, events: Iterable[Event], facts: Incarnati
     """
     newest, ids = history.newest, list(facts.kraft.topic_ids.get(topic, ()))
     # lines without a topic id may be about another one than was known before
-    history.is_stale |= ids[: len(history.ids)] != history.ids or (bool(ids) and "" in {*history.generations, *history.closed})
+    history.is_stale |= ids[: len(history.ids)] != history.ids or (
+        bool(ids) and "" in {*history.generations, *history.closed}
+    )
     history.is_stale |= history.count > 0 and any(
         facts.kraft.is_read_at(facts.kraft.named_since[new]) for new in ids[len(history.ids) :]
     )
     history.is_stale |= history.is_unsure and len(ids) > len(history.ids)
     history.ids = ids
-    history.is_stale |= history.count > 0 and history.shared != shared_by(history.final, newest, topic, facts.kraft)
+    history.is_stale |= history.count > 0 and history.shared != shared_by(
+        history.final, newest, topic, facts.kraft
+    )
     in_order = sorted(events, key=facts.sort_key)
     created = _created(in_order, facts.kraft)
     history.is_stale |= any(history.has_lines_before(which, ts) for which, ts in created.items())
@@ -114,8 +133,12 @@ def fold(history: History, topic: str, events: Iterable[Event], facts: Incarnati
             continue
         if which in history.closed:
             # a starting controller reads it again
-            history.is_stale |= e.event_type not in CONTROLLER_LINES or e.partition_epoch in history.closed[which]
-        elif e.is_present and (e.partition_epoch is not None or e.event_type in ("assignment_changed", *BROKER_LINES)):
+            history.is_stale |= (
+                e.event_type not in CONTROLLER_LINES or e.partition_epoch in history.closed[which]
+            )
+        elif e.is_present and (
+            e.partition_epoch is not None or e.event_type in ("assignment_changed", *BROKER_LINES)
+        ):
             add_event(history, history.generations.setdefault(which, Generation()), e, facts.kraft)
     rows = build_rows(history, topic, facts)
     history.shared = shared_by(history.final, history.newest, topic, facts.kraft)
@@ -128,7 +151,12 @@ def shared_by(final: Final, newest: int, topic: str, facts: KRaftFacts) -> int:
     ids = [which for which in every if facts.removed_at(which) <= newest]
     named = [facts.named_since[which] for which in every if facts.named_since[which] <= newest]
     until = -1 if final.last is None or final.is_foreign else final.last.ts or 0
-    of_brokers = [s.record_id for broker in sorted(final.standing) for s in facts.brokers.get(broker, ()) if (s.ts or 0) < until]
+    of_brokers = [
+        s.record_id
+        for broker in sorted(final.standing)
+        for s in facts.brokers.get(broker, ())
+        if (s.ts or 0) < until
+    ]
     return crc32(repr((ids, named, of_brokers)).encode())
 
 
@@ -139,17 +167,30 @@ def _created(events: Iterable[Event], facts: KRaftFacts) -> dict[str, int]:
     """
     found: dict[str, int] = {}
     for e in events:
-        if e.event_type == "partition_registered" and e.partition_epoch == 0 and e.topic_id and not facts.is_replayed(e):
+        if (
+            e.event_type == "partition_registered"
+            and e.partition_epoch == 0
+            and e.topic_id
+            and not facts.is_replayed(e)
+        ):
             found.setdefault(e.topic_id, e.ts or 0)
     return {which: ts for which, ts in found.items() if facts.named_since.get(which, ts) > ts - NEAR}
 
 
-def _topic_id(history: History, topic: str, e: Event, facts: KRaftFacts, created: Mapping[str, int]) -> str | None:
+def _topic_id(
+    history: History, topic: str, e: Event, facts: KRaftFacts, created: Mapping[str, int]
+) -> str | None:
     """Return the topic id of an event; None: unknown. created: topic id -> its creation."""
     ids = facts.topic_ids.get(topic) or [""]
     start = Start.by(e) if e.event_type in STARTED else None
     under, before = history.started.get(e.node, ("", None))
-    if start and before and not e.topic_id and start.leader_epoch < before.leader_epoch and start.is_later_than(before):
+    if (
+        start
+        and before
+        and not e.topic_id
+        and start.leader_epoch < before.leader_epoch
+        and start.is_later_than(before)
+    ):
         # the leader epochs of one topic only grow
         history.over.add(under)
     which = _named(history, ids, e, facts, created)
@@ -158,12 +199,15 @@ def _topic_id(history: History, topic: str, e: Event, facts: KRaftFacts, created
     return which
 
 
-def _named(history: History, ids: Sequence[str], e: Event, facts: KRaftFacts, created: Mapping[str, int]) -> str | None:
+def _named(
+    history: History, ids: Sequence[str], e: Event, facts: KRaftFacts, created: Mapping[str, int]
+) -> str | None:
     """Return the topic id that a line names or belongs to.
 
-    Follower lines and ISR updates name none: theirs is the id that their broker named last, else any broker, else the newest named and not
-    removed id, or the next named one. Controllers, and brokers that find their folders, may name old ids. The id is unknown if the topic is
-    created later, or if several ids are named later and no line shows that the first was removed.
+    Follower lines and ISR updates name none: theirs is the id that their broker named last, else any broker,
+    else the newest named and not removed id, or the next named one. Controllers, and brokers that find their
+    folders, may name old ids. The id is unknown if the topic is created later, or if several ids are named
+    later and no line shows that the first was removed.
     """
     ts = e.ts or 0
     if e.topic_id:
@@ -228,8 +272,9 @@ def add_event(history: History, generation: Generation, e: Event, facts: KRaftFa
 def _add_change(generation: Generation, change: Change, node: int | None, *, is_live: bool) -> bool:
     """Add a change of the assignment. Return False if it may be older than final changes.
 
-    All controllers print the same changes in the same order. A change that is none of those that its node has yet to print is new: printed
-    live, it is the newest change; read from the log, it is one that no other node has printed.
+    All controllers print the same changes in the same order. A change that is none of those that its node has
+    yet to print is new: printed live, it is the newest change; read from the log, it is one that no other
+    node has printed.
     """
     start, final = generation.next_change.get(node, 0), len(generation.past)
     number = _number_of(generation, change, start, is_live=is_live)
@@ -266,21 +311,26 @@ def build_rows(history: History, topic: str, facts: IncarnationFacts) -> Rows:
     """Return the rows of all generations that are not final, the oldest first."""
     generations: list[list[Row]] = []
     order = list(facts.kraft.topic_ids.get(topic, ()))
-    by_age = sorted(history.generations.items(), key=lambda one: order.index(one[0]) if one[0] in order else -1)
+    by_age = sorted(
+        history.generations.items(), key=lambda one: order.index(one[0]) if one[0] in order else -1
+    )
     versions: list[Version] = []
     for which, generation in by_age:
         removed = facts.kraft.removed.get(which)
         versions = merged_versions(generation, facts.kraft)
         builder = RowBuilder.after(history.final.last if generation.is_final else None)
         rows = [
-            builder.row(v, removed and removed[0]) for v in versions if not (generation.is_final and v.epoch == generation.base)
+            builder.row(v, removed and removed[0])
+            for v in versions
+            if not (generation.is_final and v.epoch == generation.base)
         ]
         if versions and removed:
             rows.append(builder.end(versions[-1].pos + 1, *removed))
         # lines about an old topic after a new one has its name are about the time before
         begun = rows[0].ts if rows else None
         generations = [
-            [row._replace(ts=min(row.ts, begun)) if begun and row.ts else row for row in one] for one in generations
+            [row._replace(ts=min(row.ts, begun)) if begun and row.ts else row for row in one]
+            for one in generations
         ] + [rows]
     result = rows_of(history.final, generations, facts)
     if by_age and sum(len(generation.versions) for _, generation in by_age) > KEPT:
@@ -304,14 +354,22 @@ def merged_versions(generation: Generation, facts: KRaftFacts) -> list[Version]:
     for later, version in pairwise(reversed(ordered)):
         version.begin_by(later.pos, later.ts)
     for u, v in pairwise(ordered):
-        if u.epoch is not None and v.epoch == u.epoch + 1 and (fenced := _leader_fenced(u, v, facts)) is not None:
+        if (
+            u.epoch is not None
+            and v.epoch == u.epoch + 1
+            and (fenced := _leader_fenced(u, v, facts)) is not None
+        ):
             v.ts = fenced
     for u, v in pairwise(ordered):
         if v.isr is None and v.leader == -1 and u.epoch is not None and v.epoch == u.epoch + 1:
             v.isr = _isr_of_leaderless(u.isr, v.ts, facts)
     assign(ordered, changes, numbers, facts)
     for v in ordered:
-        v.applied = sum(c.is_printed for c in changes[1 : max(numbers[v.epoch]) + 1]) if len(numbers[v.epoch]) == 1 else None
+        v.applied = (
+            sum(c.is_printed for c in changes[1 : max(numbers[v.epoch]) + 1])
+            if len(numbers[v.epoch]) == 1
+            else None
+        )
     for n in left:
         _insert_unplaced(ordered, changes[n], n, numbers)
     for v in generation.loose:
@@ -322,9 +380,9 @@ def merged_versions(generation: Generation, facts: KRaftFacts) -> list[Version]:
 def _leader_fenced(u: Version, v: Version, facts: KRaftFacts) -> int | None:
     """Return when the leader of a version was fenced, which began the next version.
 
-    None: it was not fenced.
-    The controller writes both in one batch (ReplicationControlManager.handleBrokerFenced). Brokers with a replica print the next version when
-    they apply it: brokers that are down, only when they are back.
+    None: it was not fenced. The controller writes both in one batch
+    (ReplicationControlManager.handleBrokerFenced). Brokers with a replica print the next version when they
+    apply it: brokers that are down, only when they are back.
     """
     if u.leader is None or v.leader is None or u.leader == v.leader:
         return None
@@ -339,13 +397,23 @@ def _isr_of_leaderless(before: Ids | None, ts: int | None, facts: KRaftFacts) ->
     """
     if before is None or len(before) > 1:
         return None
-    return before if facts.without_elr else [] if facts.elr_since is not None and facts.elr_since <= (ts or 0) else None
+    return (
+        before
+        if facts.without_elr
+        else []
+        if facts.elr_since is not None and facts.elr_since <= (ts or 0)
+        else None
+    )
 
 
-def _insert_unplaced(ordered: list[Version], change: Change, number: int, applied: Mapping[int | None, set[int]]) -> None:
+def _insert_unplaced(
+    ordered: list[Version], change: Change, number: int, applied: Mapping[int | None, set[int]]
+) -> None:
     """Insert a change of the assignment without a known epoch, by its time and its number."""
     at = sum(
-        v.epoch is None or max(applied[v.epoch]) < number or (min(applied[v.epoch]) < number and v.pos < change.pos)
+        v.epoch is None
+        or max(applied[v.epoch]) < number
+        or (min(applied[v.epoch]) < number and v.pos < change.pos)
         for v in ordered
     )
     one = Version(*change[:3], None, None, None, None, *change[5:8], inferred=True)
@@ -411,13 +479,17 @@ class RowBuilder:
         # the clocks of nodes differ: no row begins before the one before it
         self.latest = max((one for one in (self.latest, v.ts) if one is not None), default=None)
         ts = self.latest if until is None or self.latest is None else min(self.latest, until)
-        is_raised = v.leader_epoch is not None and (self.epoch_at_start is None or v.leader_epoch > self.epoch_at_start)
+        is_raised = v.leader_epoch is not None and (
+            self.epoch_at_start is None or v.leader_epoch > self.epoch_at_start
+        )
         return row._replace(ts=ts, phase=phase(v.adding, v.removing, is_raised=is_raised))
 
     def end(self, pos: int, ts: int | None, record_id: str) -> Row:
         """Return the row of the removal of the topic."""
         self.latest = ts
-        return Row(pos, ts, None, None, None, None, None, None, None, "NonExistentPartition", None, True, record_id)
+        return Row(
+            pos, ts, None, None, None, None, None, None, None, "NonExistentPartition", None, True, record_id
+        )
 
 
 def rows_of(final: Final, generations: Sequence[Sequence[Row]], facts: IncarnationFacts) -> Rows:
@@ -432,16 +504,21 @@ def rows_of(final: Final, generations: Sequence[Sequence[Row]], facts: Incarnati
     return result
 
 
-def standings(final: Final, rows: Iterable[Row], brokers: Mapping[int, Sequence[Standing]]) -> dict[int, list[Standing]]:
+def standings(
+    final: Final, rows: Iterable[Row], brokers: Mapping[int, Sequence[Standing]]
+) -> dict[int, list[Standing]]:
     """Return replica -> its states. rows: from the last final one on.
 
-    In KRaft a replica has no state of its own: it has that of its broker's registration as long as it is one of the replicas.
+    In KRaft a replica has no state of its own: it has that of its broker's registration as long as it is one
+    of the replicas.
     """
     own = list(rows)[1 if final.is_foreign else 0 :]
     changing = [row for row in own if row.replicas is not None or row.state == "NonExistentPartition"]
     found = {}
     for replica in sorted({*final.standing, *(one for row in changing for one in row.replicas or ())}):
-        changes: list[tuple[int, int, int, Row | Standing]] = [(row.ts or 0, 0, n, row) for n, row in enumerate(changing)]
+        changes: list[tuple[int, int, int, Row | Standing]] = [
+            (row.ts or 0, 0, n, row) for n, row in enumerate(changing)
+        ]
         changes += [(one.ts or 0, 1, n, one) for n, one in enumerate(brokers.get(replica, ()))]
         states = [final.standing[replica][1]] if replica in final.standing else []
         is_member, was_member, broker = False, bool(states) and states[0].state in STATES, None
@@ -473,16 +550,20 @@ def reassignments(rows: Iterable[Row]) -> Iterator[Reassignment]:
         target = set(without(one.replicas, one.removing) or ())
         during = [row for row in rows[at + 1 : None if after is None else after + 1] if row.isr is not None]
         caught = [row.ts for row in during if target <= set(row.isr or ())]
-        begun, end, previous = (
-            _assigned(one),
-            _assigned(rows[after]) if after is not None else None,
-            None if before is None else rows[before],
-        )
+        begun = _assigned(one)
+        end = _assigned(rows[after]) if after is not None else None
+        previous = None if before is None else rows[before]
         is_reached = is_target(end, begun)
         if after is not None and rows[after].replicas is None:
             # if RS is unknown, an added replica in the ISR shows that the target was reached
             is_reached = bool(set(one.adding or ()) & set(rows[after].isr or ()))
-        yield reassignment(previous and _assigned(previous), begun, end, caught[0] if caught else None, reaches_target=is_reached)
+        yield reassignment(
+            previous and _assigned(previous),
+            begun,
+            end,
+            caught[0] if caught else None,
+            reaches_target=is_reached,
+        )
 
 
 def _assigned(row: Row) -> Assigned:
@@ -492,7 +573,9 @@ def _assigned(row: Row) -> Assigned:
 # ---------------------------------------------------------------------------------------- rows that become final
 
 
-def _finalise(history: History, which: str, versions: Sequence[Version], result: Rows, facts: KRaftFacts) -> None:
+def _finalise(
+    history: History, which: str, versions: Sequence[Version], result: Rows, facts: KRaftFacts
+) -> None:
     """Make all rows final up to the newest whole version without a running reassignment.
 
     which: the newest topic id. versions: its `merged_versions`.
@@ -500,7 +583,9 @@ def _finalise(history: History, which: str, versions: Sequence[Version], result:
     generation = history.generations[which]
     later: Version | None = None
     for v in reversed(versions):
-        at_rest = v.is_whole and not v.adding and not v.removing and v.adding is not None and v.removing is not None
+        at_rest = (
+            v.is_whole and not v.adding and not v.removing and v.adding is not None and v.removing is not None
+        )
         is_older = later is None or (v.pos < later.pos and (v.ts or 0) < (later.ts or 0))
         if (
             at_rest
@@ -521,11 +606,15 @@ def _finalise(history: History, which: str, versions: Sequence[Version], result:
     generation.base, generation.is_final = v.epoch, True
     generation.past += [crc32(repr(c.content).encode()) for c in generation.changes[: v.applied]]
     del generation.changes[: v.applied]
-    generation.versions = {v.epoch: v} | {epoch: one for epoch, one in generation.versions.items() if epoch > v.epoch}
+    generation.versions = {v.epoch: v} | {
+        epoch: one for epoch, one in generation.versions.items() if epoch > v.epoch
+    }
     generation.loose = [one for one in generation.loose if one.pos > v.pos]
     for other, one in history.generations.items():
         if other != which:
-            history.closed[other] = one.gaps | {epoch for epoch, version in one.versions.items() if not version.is_whole}
+            history.closed[other] = one.gaps | {
+                epoch for epoch, version in one.versions.items() if not version.is_whole
+            }
     history.generations = {which: generation}
 
 

@@ -1,8 +1,9 @@
 """KRaft text logs: find the assignment of each partition epoch.
 
-Every change of a partition is one record and one partition epoch (PartitionRegistration.merge). Brokers print the epoch with what they
-apply; controllers print changes of the assignment without it, in order, and again when they start. So each version gets the set of changes
-that may have been applied by then, as far as all lines together allow. What remains open is unknown.
+Every change of a partition is one record and one partition epoch (PartitionRegistration.merge). Brokers print
+the epoch with what they apply; controllers print changes of the assignment without it, in order, and again
+when they start. So each version gets the set of changes that may have been applied by then, as far as all
+lines together allow. What remains open is unknown.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -20,9 +21,9 @@ VALUES = ("leader", "leader_epoch", "isr", "replicas", "adding", "removing")
 class Version:
     """The values in lines of one partition epoch or, without an epoch, of a moment.
 
-    is_difference: values that no line prints are those of the epoch before. applied: number of the printed changes of the assignment that were
-    applied by then, if certain. altered_by: the leader that altered the ISR and nothing else. is_read: only starting controllers, which read
-    history, print it.
+    is_difference: values that no line prints are those of the epoch before. applied: number of the printed
+    changes of the assignment that were applied by then, if certain. altered_by: the leader that altered the
+    ISR and nothing else. is_read: only starting controllers, which read history, print it.
     """
 
     pos: int
@@ -96,12 +97,14 @@ class Change(NamedTuple):
 NOT_KNOWN = Change(0, None, "", None, None, None, None, None, False)
 
 
-def lay_along(versions: Sequence[Version], printed: Iterable[Change], base: int) -> tuple[list[Change], list[set[int]]]:
+def lay_along(
+    versions: Sequence[Version], printed: Iterable[Change], base: int
+) -> tuple[list[Change], list[set[int]]]:
     """Return the assignments, and for each version the numbers of those that it may have.
 
     The first assignment is that before all changes.
-    versions: in order of their epochs. printed: changes in order. base: the first whole epoch. If no change explains a version, a change is
-    added that no controller printed.
+    versions: in order of their epochs. printed: changes in order. base: the first whole epoch. If no change
+    explains a version, a change is added that no controller printed.
     """
     from_base = bool(versions) and versions[0].epoch == base
     changes = _whole_assignments(printed, versions[0] if from_base else None)
@@ -109,7 +112,11 @@ def lay_along(versions: Sequence[Version], printed: Iterable[Change], base: int)
     for u, v in zip([None, *versions], versions, strict=False):
         before, records = (applied[-1], _records(u, v)) if u else ({0}, 0 if from_base else v.epoch or 0)
         ways = ((i, j) for i in before for j in range(i, min(i + records, len(changes) - 1) + 1))
-        now = {j for i, j in ways if agrees(v, changes[j]) and (u is None or follows(u, v, changes[i + 1 : j + 1]))}
+        now = {
+            j
+            for i, j in ways
+            if agrees(v, changes[j]) and (u is None or follows(u, v, changes[i + 1 : j + 1]))
+        }
         if v.replicas is not None:
             # the first assignment is unknown, but it was a single one
             first = NOT_KNOWN._replace(replicas=v.replicas)
@@ -124,7 +131,11 @@ def lay_along(versions: Sequence[Version], printed: Iterable[Change], base: int)
         applied.append(now)
     for n in reversed(range(len(versions) - 1)):
         u, v = versions[n : n + 2]
-        possible = {i for i in applied[n] if any(i <= j and follows(u, v, changes[i + 1 : j + 1]) for j in applied[n + 1])}
+        possible = {
+            i
+            for i in applied[n]
+            if any(i <= j and follows(u, v, changes[i + 1 : j + 1]) for j in applied[n + 1])
+        }
         # contradicting lines exclude nothing
         applied[n] = possible or applied[n]
     return changes, applied
@@ -141,10 +152,18 @@ def _whole_assignments(printed: Iterable[Change], base: Version | None) -> list[
 
     None in a change leaves a list as it is.
     """
-    last = NOT_KNOWN if base is None else NOT_KNOWN._replace(replicas=base.replicas, adding=base.adding, removing=base.removing)
+    last = (
+        NOT_KNOWN
+        if base is None
+        else NOT_KNOWN._replace(replicas=base.replicas, adding=base.adding, removing=base.removing)
+    )
     changes = [last]
     for one in printed:
-        left = {name: getattr(last, name) for name in ("replicas", "adding", "removing") if getattr(one, name) is None}
+        left = {
+            name: getattr(last, name)
+            for name in ("replicas", "adding", "removing")
+            if getattr(one, name) is None
+        }
         last = one._replace(**left)
         changes.append(last)
     return changes
@@ -161,20 +180,24 @@ def agrees(v: Version, assignment: Change) -> bool:
         if other_replicas or not in_charge.union(v.isr or ()) <= set(assignment.replicas):
             return False
     return all(
-        a is None or b is None or set(a) == set(b) for a, b in ((v.adding, assignment.adding), (v.removing, assignment.removing))
+        a is None or b is None or set(a) == set(b)
+        for a, b in ((v.adding, assignment.adding), (v.removing, assignment.removing))
     )
 
 
 def follows(u: Version, v: Version, applied: Sequence[Change]) -> bool:
     """Return whether version v can follow u with these changes of the assignment between them.
 
-    Each change is one record. The leader epoch grows only with a record that names a leader, which a printed change shows.
+    Each change is one record. The leader epoch grows only with a record that names a leader, which a printed
+    change shows.
     """
     records, printed = _records(u, v), [change for change in applied if change.is_printed]
     grown = None if u.leader_epoch is None or v.leader_epoch is None else v.leader_epoch - u.leader_epoch
     if len(applied) > records:
         return False
-    if grown is not None and not 0 <= grown - sum(change.leader is not None for change in printed) <= records - len(printed):
+    if grown is not None and not 0 <= grown - sum(
+        change.leader is not None for change in printed
+    ) <= records - len(printed):
         return False
     if records > 1 or not applied:
         return True
@@ -208,11 +231,15 @@ def place(known: dict[int, Version], changes: Sequence[Change], applied: dict[in
 
 
 def assign(
-    versions: Sequence[Version], changes: Sequence[Change], applied: Mapping[int | None, set[int]], facts: KRaftFacts
+    versions: Sequence[Version],
+    changes: Sequence[Change],
+    applied: Mapping[int | None, set[int]],
+    facts: KRaftFacts,
 ) -> None:
     """Set the replicas of versions where they are certain.
 
-    They are certain as long as no change was printed or possible without a line, and also if they are the same before and after that.
+    They are certain as long as no change was printed or possible without a line, and also if they are the
+    same before and after that.
     """
     last = [changes[max(applied[v.epoch])] if len(applied[v.epoch]) == 1 else None for v in versions]
     links: list[bool | None] = [None]
@@ -225,7 +252,9 @@ def assign(
     known = [v.replicas for v in versions]
     before, after = _nearest(known, links), _nearest(known[::-1], [None, *links[:0:-1]])[::-1]
     for v, change, (one, is_sure), (other, other_is_sure) in zip(versions, last, before, after, strict=True):
-        v.replicas = one if is_sure or (one is not None and one == other) else other if other_is_sure else None
+        v.replicas = (
+            one if is_sure or (one is not None and one == other) else other if other_is_sure else None
+        )
         if change is not None and v.replicas is not None:
             v.learn(change, ("adding", "removing"))
 
@@ -239,7 +268,9 @@ def _nearest(known: Sequence[Ids | None], links: Iterable[bool | None]) -> list[
     value: Ids | None = None
     is_sure = False
     for one, link in zip(known, links, strict=False):
-        value, is_sure = (one, True) if one is not None else (None, False) if link is None else (value, is_sure and link)
+        value, is_sure = (
+            (one, True) if one is not None else (None, False) if link is None else (value, is_sure and link)
+        )
         found.append((value, is_sure))
     return found
 
@@ -247,9 +278,9 @@ def _nearest(known: Sequence[Ids | None], links: Iterable[bool | None]) -> list[
 def may_hide(u: Version, v: Version, assignment: Change, facts: KRaftFacts) -> bool:
     """Return whether the assignment may have changed from version u to v without a line.
 
-    At INFO controllers print only changes of AR and RR: no change that only removes or reorders replicas, which is complete at once
-    (ReplicationControlManager.replay, PartitionChangeBuilder). Such a record raises the leader epoch if a replica leaves; it elects another
-    leader only in place of one that leaves.
+    At INFO controllers print only changes of AR and RR: no change that only removes or reorders replicas,
+    which is complete at once (ReplicationControlManager.replay, PartitionChangeBuilder). Such a record raises
+    the leader epoch if a replica leaves; it elects another leader only in place of one that leaves.
     """
     since = None if u.is_read else u.ts
     if v.is_difference or facts.nothing_unexplained(since, v.ts):
@@ -258,5 +289,7 @@ def may_hide(u: Version, v: Version, assignment: Change, facts: KRaftFacts) -> b
         return not (assignment.is_moving and facts.hears_controller(since, v.ts))
     if u.leader_epoch == v.leader_epoch:
         return u.isr is None or v.isr is None or same_set(u.isr, v.isr)
-    stays = v.isr is not None and (same_set(v.isr, assignment.replicas) or (u.leader != v.leader and u.leader in v.isr))
+    stays = v.isr is not None and (
+        same_set(v.isr, assignment.replicas) or (u.leader != v.leader and u.leader in v.isr)
+    )
     return v.leader != -1 and not stays

@@ -1,7 +1,7 @@
 """Derive what all partitions of a KRaft cluster share.
 
-That is: topic ids, broker registrations, active and replaying controllers.
-Sources: BrokerRegistration, BrokerControlState, QuorumController (org.apache.kafka.controller, org.apache.kafka.metadata).
+That is: topic ids, broker registrations, active and replaying controllers. Sources: BrokerRegistration,
+BrokerControlState, QuorumController (org.apache.kafka.controller, org.apache.kafka.metadata).
 """
 
 from collections import defaultdict
@@ -18,11 +18,23 @@ from jobs.timelines.cluster_evidence import (
     Named,
 )
 from jobs.timelines.events import Event, with_next
-from jobs.timelines.outages import ABSENT, KNOWN, PRESENT, RENOUNCED, RENOUNCED_AT_ONCE, SERVED, SERVING, Observation
+from jobs.timelines.outages import (
+    ABSENT,
+    KNOWN,
+    PRESENT,
+    RENOUNCED,
+    RENOUNCED_AT_ONCE,
+    SERVED,
+    SERVING,
+    Observation,
+)
 from jobs.timelines.outages import FENCED as OBSERVED_FENCED
 from parsers.meanings import event_types
 
-FENCED, ONLINE, LEAVING, UNREGISTERED = "KRaftFenced", "KRaftOnline", "KRaftControlledShutdown", "KRaftUnregistered"
+FENCED = "KRaftFenced"
+ONLINE = "KRaftOnline"
+LEAVING = "KRaftControlledShutdown"
+UNREGISTERED = "KRaftUnregistered"
 REGISTERED = event_types("registers_broker")
 # all in microseconds. For this long after its start, or until it is active, a controller may print history
 REPLAY = 60_000_000
@@ -50,13 +62,18 @@ class Standing(NamedTuple):
 class KRaftFacts:
     """The facts that all partitions of a KRaft cluster share. Times are microseconds.
 
-    topic_ids: topic -> its topic ids, the oldest first. names: topic id -> topic. named_since: topic id -> when a line first names it.
-    removed: topic id -> time and record of the topic's removal. replays: node -> spans in which its lines may be history that a starting
-    controller reads. deposed: node -> spans in which it worked as active controller though another was elected: its decisions are reverted.
-    active: spans with a log of the active controller. unexplained: when it accepted more reassignments than it printed.
-    brokers: broker -> its registrations. fencings: broker -> spans in which a controller decided to fence it and wrote that.
-    without_elr: the Kafka version has no eligible leader replicas (KIP-966). elr_since: when they were enabled. clears: records that clear
-    ELRs. removals: records that remove topics. snapshots: file of a metadata snapshot -> up to when it covers the log.
+    topic_ids: topic -> its topic ids, the oldest first. names: topic id -> topic. named_since: topic id ->
+    when a line first names it.
+    removed: topic id -> time and record of the topic's removal. replays: node -> spans in which its lines may
+    be history that a starting controller reads. deposed: node -> spans in which it worked as active
+    controller though another was elected: its decisions are reverted.
+    active: spans with a log of the active controller. unexplained: when it accepted more reassignments than
+    it printed.
+    brokers: broker -> its registrations. fencings: broker -> spans in which a controller decided to fence it
+    and wrote that.
+    without_elr: the Kafka version has no eligible leader replicas (KIP-966). elr_since: when they were
+    enabled. clears: records that clear ELRs. removals: records that remove topics. snapshots: file of a
+    metadata snapshot -> up to when it covers the log.
     """
 
     topic_ids: Mapping[str, Sequence[str]] = field(default_factory=dict)
@@ -119,7 +136,15 @@ class KRaftFacts:
         )
         elr = self.elr_since if self.elr_since is not None and self.elr_since <= ts else None
         clears = [e.record_id for e in self.clears if not e.topic and (e.ts or 0) <= ts]
-        return replays, deposed, clipped(self.active), [at for at in self.unexplained if at <= ts], self.without_elr, elr, clears
+        return (
+            replays,
+            deposed,
+            clipped(self.active),
+            [at for at in self.unexplained if at <= ts],
+            self.without_elr,
+            elr,
+            clears,
+        )
 
 
 def kraft_facts(events: Sequence[Event], topic_ids: Mapping[str, Mapping[str, Named]]) -> KRaftFacts:
@@ -134,14 +159,20 @@ def kraft_facts(events: Sequence[Event], topic_ids: Mapping[str, Mapping[str, Na
     for e in events:
         if e.event_type in ("topic_removed", "remove_topic_record") and e.topic_id:
             removals.setdefault(e.topic_id, e)
-    majors = [int(e.kafka_version.split(".")[0]) for e in events if e.kafka_version and e.kafka_version.split(".")[0].isdecimal()]
+    majors = [
+        int(e.kafka_version.split(".")[0])
+        for e in events
+        if e.kafka_version and e.kafka_version.split(".")[0].isdecimal()
+    ]
     runs = [e for e in events if e.event_type in CONTROLLER_RUNS]
     registrations = REGISTRATION_REPLAYED | REGISTRATION_DECIDED | REGISTRATION_RECORDED
     removed: dict[str, list[tuple[int, Event]]] = defaultdict(list)
     for n, e in enumerate(of_type["topic_removed"]):
         if e.topic_id:
             removed[e.topic_id].append((n, e))
-    brokers = broker_registrations([e for e in events if e.event_type in registrations and e.broker is not None])
+    brokers = broker_registrations(
+        [e for e in events if e.event_type in registrations and e.broker is not None]
+    )
     return KRaftFacts(
         topic_ids={topic: _oldest_first(ids, removed) for topic, ids in topic_ids.items()},
         names={which: topic for topic, ids in topic_ids.items() for which in ids},
@@ -157,16 +188,21 @@ def kraft_facts(events: Sequence[Event], topic_ids: Mapping[str, Mapping[str, Na
         elr_since=min((e.ts or 0 for e in of_type["feature_replayed"] if _enables_elr(e)), default=None),
         clears=of_type["clear_elr_record"],
         removals={which: e for which, e in removals.items() if e.event_type == "remove_topic_record"},
-        snapshots={e.file: int(e.text) * 1000 for e in of_type["snapshot_header_record"] if e.text and e.text.isdecimal()},
+        snapshots={
+            e.file: int(e.text) * 1000
+            for e in of_type["snapshot_header_record"]
+            if e.text and e.text.isdecimal()
+        },
     )
 
 
 def _oldest_first(ids: Mapping[str, Named], removals: Mapping[str, Sequence[tuple[int, Event]]]) -> list[str]:
     """Return the topic ids of a topic, the oldest first.
 
-    That is the order of their first mention, except for ids that are read late.
-    A starting controller, or a broker that finds a folder, names a removed topic. An id that lines still name after that removal is newer,
-    and of two ids that a controller reads the first is the older. removals: topic id -> place in order, and event.
+    That is the order of their first mention, except for ids that are read late. A starting controller, or a
+    broker that finds a folder, names a removed topic. An id that lines still name after that removal is
+    newer, and of two ids that a controller reads the first is the older. removals: topic id -> place in
+    order, and event.
     """
     removed = {which: removals.get(which, ()) for which in ids}
     removed_at = {which: some[0][1].ts or 0 if some else FOREVER for which, some in removed.items()}
@@ -174,11 +210,15 @@ def _oldest_first(ids: Mapping[str, Named], removals: Mapping[str, Sequence[tupl
     read = {which: {e.node: n for n, e in some} for which, some in removed.items()}
 
     def was_before(one: str, other: str) -> bool:
-        return removed_at[one] < named[other] or any(read[one][node] < n for node, n in read[other].items() if node in read[one])
+        return removed_at[one] < named[other] or any(
+            read[one][node] < n for node, n in read[other].items() if node in read[one]
+        )
 
     found: list[str] = []
     for which in sorted(ids, key=lambda one: (ids[one][0] or 0, one)):
-        later = (n for n, other in enumerate(found) if was_before(which, other)) if removed[which] else iter(())
+        later = (
+            (n for n, other in enumerate(found) if was_before(which, other)) if removed[which] else iter(())
+        )
         found.insert(next(later, len(found)), which)
     return found
 
@@ -207,13 +247,15 @@ def _replays(runs: Iterable[Event]) -> Mapping[int | None, list[Span]]:
 def _deposed(runs: Iterable[Event], renounced: Iterable[Event]) -> Mapping[int | None, list[Span]]:
     """Return node -> spans in which it was deposed, until it renounces.
 
-    They begin with the election of another controller, or shortly before it renounces.
-    A process that was paused first does what is due by its clock, and only then learns of the election (QuorumController, KafkaRaftClient).
+    They begin with the election of another controller, or shortly before it renounces. A process that was
+    paused first does what is due by its clock, and only then learns of the election (QuorumController,
+    KafkaRaftClient).
     """
     elected = [
         (epoch, e.node, e.ts or 0)
         for e in runs
-        if e.event_type == "controller_activated" or (e.event_type == "quorum_leader_learned" and e.quorum_node is not None)
+        if e.event_type == "controller_activated"
+        or (e.event_type == "quorum_leader_learned" and e.quorum_node is not None)
         for epoch in [e.controller_epoch if e.raft_epoch is None else e.raft_epoch]
         if epoch is not None
     ]
@@ -228,8 +270,8 @@ def _deposed(runs: Iterable[Event], renounced: Iterable[Event]) -> Mapping[int |
 def _active(runs: Sequence[Event]) -> list[Span]:
     """Return the spans in which controllers with logs were active.
 
-    Not every elected controller becomes active, and there may be times without one. A controller that acts without a line of becoming active
-    was active when its log began.
+    Not every elected controller becomes active, and there may be times without one. A controller that acts
+    without a line of becoming active was active when its log began.
     """
     first: dict[int | None, int] = {}
     for e in runs:
@@ -263,7 +305,11 @@ def _unexplained(accepted: Sequence[Event], changed: Sequence[Event]) -> list[in
     """
     found = []
     for e in accepted:
-        printed = {(c.topic, c.partition) for c in changed if c.node == e.node and 0 <= (c.ts or 0) - (e.ts or 0) <= AT_ONCE}
+        printed = {
+            (c.topic, c.partition)
+            for c in changed
+            if c.node == e.node and 0 <= (c.ts or 0) - (e.ts or 0) <= AT_ONCE
+        }
         if (e.partitions_named or FOREVER) > len(printed):
             found.append(e.ts or 0)
     return found
@@ -272,14 +318,16 @@ def _unexplained(accepted: Sequence[Event], changed: Sequence[Event]) -> list[in
 def broker_registrations(events: Sequence[Event]) -> dict[int, list[Standing]]:
     """Return broker -> the states of its registration, from each change on.
 
-    events: in order, each with a broker.
-    A dump of the metadata log has all changes. Without it they are collected from the controllers: changes that controllers replay are numbered
-    from the registration (its broker epoch) on, so that duplicates of a starting controller are recognised.
+    events: in order, each with a broker. A dump of the metadata log has all changes. Without it they are
+    collected from the controllers: changes that controllers replay are numbered from the registration (its
+    broker epoch) on, so that duplicates of a starting controller are recognised.
     """
     dumped = [e for e in events if e.event_type in REGISTRATION_RECORDED]
     placed = [(FOREVER if e.metadata_offset is None else e.metadata_offset, e) for e in dumped]
     found: dict[int, list[Standing]] = defaultdict(list)
-    for _, e in sorted(placed if dumped else _once(events), key=lambda one: (one[1].ts or 0, one[0], one[1].record_id)):
+    for _, e in sorted(
+        placed if dumped else _once(events), key=lambda one: (one[1].ts or 0, one[0], one[1].record_id)
+    ):
         state = _registration(e)
         assert e.broker is not None
         if state and (not found[e.broker] or found[e.broker][-1].state != state):
@@ -332,9 +380,9 @@ def _once(events: Iterable[Event]) -> list[tuple[int, Event]]:
 def registration_observations(kraft: KRaftFacts) -> dict[int, list[Observation]]:
     """Return broker -> observations from its registrations.
 
-    They are for times without a log of the active controller, which prints them itself.
-    Controlled shutdowns always count: files of the active controller may be missing. Of the history that a starting controller reads, only the
-    last state counts, and its time is unknown.
+    They are for times without a log of the active controller, which prints them itself. Controlled shutdowns
+    always count: files of the active controller may be missing. Of the history that a starting controller
+    reads, only the last state counts, and its time is unknown.
     """
     spans = [span for some in kraft.replays.values() for span in some]
     found: dict[int, list[Observation]] = {}
@@ -346,7 +394,11 @@ def registration_observations(kraft: KRaftFacts) -> dict[int, list[Observation]]
             read = [(since, until) for since, until in spans if since <= ts < until]
             if any(after is not None and since <= (after.ts or 0) < until for since, until in read):
                 continue
-            meanings = {ONLINE: PRESENT, FENCED: ABSENT} if read else {ONLINE: SERVING, FENCED: OBSERVED_FENCED, LEAVING: SERVED}
+            meanings = (
+                {ONLINE: PRESENT, FENCED: ABSENT}
+                if read
+                else {ONLINE: SERVING, FENCED: OBSERVED_FENCED, LEAVING: SERVED}
+            )
             if n == 0 and not read:
                 meanings[FENCED] = KNOWN  # it registers for the first time
             if (shows := meanings.get(standing.state)) is not None:

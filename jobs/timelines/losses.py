@@ -1,6 +1,7 @@
 """Find records that a partition lost or may have lost, and for which acks. Times are microseconds.
 
-Only this module decides it: `findings` (unclean_election, data_at_risk), the table `durability`, the report and alerts read its result.
+Only this module decides it: `findings` (unclean_election, data_at_risk), the table `durability`, the report
+and alerts read its result.
 """
 
 import re
@@ -13,7 +14,8 @@ from parsers.meanings import event_types
 UNCLEAN = "unclean"  # a replica that was not in sync became leader
 TAIL = "tail"  # a leader that had crashed truncated records that it had not replicated
 KINDS = (UNCLEAN, TAIL)
-# lines of an unclean election: a difference that a KRaft controller prints, a decision of a ZooKeeper controller up to 1.0
+# lines of an unclean election: a difference that a KRaft controller prints, a decision of a ZooKeeper
+# controller up to 1.0
 _DIFFERENCE, _SELECTED = "unclean_leader_elected", "unclean_leader_selected"
 # the line of the elected broker itself (Partition.makeLeader, 3.2 and later)
 _RECOVERS = "leader_recovering"
@@ -25,7 +27,8 @@ _STARTED = event_types("starts_leader_epoch")
 LINES = event_types("shows_loss", "truncates_log", "lowers_high_watermark", "starts_leader_epoch")
 # the line of a leader that is back and truncates its log
 _TRUNCATED = "log_truncated"
-# without one of them, a line with a leader recovery state, or a row without a leader, a partition has lost nothing
+# without one of them, a line with a leader recovery state, or a row without a leader, a partition has lost
+# nothing
 DECIDING = event_types("shows_loss") | {_TRUNCATED}
 SECOND = 1_000_000
 # lines of several nodes about one election are at most this far apart
@@ -88,7 +91,8 @@ class Around(NamedTuple):
     """Facts besides rows and lines.
 
     min_isr: min.insync.replicas; None: unknown. crashes: of all brokers.
-    may_be_last_leader: whether a recovering leader may be the last leader, who lacks no record (KIP-966: KRaft from 3.7 on).
+    may_be_last_leader: whether a recovering leader may be the last leader, who lacks no record (KIP-966:
+    KRaft from 3.7 on).
     """
 
     min_isr: int | None = None
@@ -99,10 +103,13 @@ class Around(NamedTuple):
 class Loss(NamedTuple):
     """Records that were lost, or may have been.
 
-    kind: UNCLEAN or TAIL. at: the election, or when the crashed leader truncated its log. leader: the leader that lacked records. node: the broker
-    that truncated them; None: not logged. is_certain: False: lines do not show whether the election was clean. records: at least this number was
-    truncated; None: not logged. cut_from, cut_to: offsets. acks: settings with which lost records were acknowledged; None: unknown for `all`.
-    largest_isr: the largest ISR without the elected replica since it left: acks=all lost nothing that needed more. died_at: only for TAIL.
+    kind: UNCLEAN or TAIL. at: the election, or when the crashed leader truncated its log. leader: the leader
+    that lacked records. node: the broker that truncated them; None: not logged. is_certain: False: lines do
+    not show whether the election was clean. records: at least this number was truncated; None: not logged.
+    cut_from, cut_to: offsets. acks: settings with which lost records were acknowledged; None: unknown for
+    `all`.
+    largest_isr: the largest ISR without the elected replica since it left: acks=all lost nothing that needed
+    more. died_at: only for TAIL.
     """
 
     kind: str
@@ -146,7 +153,7 @@ def losses(history: Sequence[Interval], lines: Iterable[Line], around: Around) -
     return sorted(found, key=lambda loss: (loss.at, loss.kind, loss.node or -1))
 
 
-# -- elections ------------------------------------------------------------------------------------------------
+# -- elections -----------------------------------------------------------------------------------------------
 
 
 def _elections(rows: Sequence[Interval], lines: Sequence[Line], around: Around) -> list[_Election]:
@@ -176,7 +183,8 @@ def _elections(rows: Sequence[Interval], lines: Sequence[Line], around: Around) 
         if row.leader is None or row.valid_from is None or not _shows_unclean(rows, step):
             continue
         is_logged = any(
-            one.step == step or (one.leader == row.leader and abs(one.at - row.valid_from) <= TOGETHER) for one in found
+            one.step == step or (one.leader == row.leader and abs(one.at - row.valid_from) <= TOGETHER)
+            for one in found
         )
         if not is_logged and (row.leader, row.leader_epoch) not in clean:
             records = [] if row.record_id is None else [row.record_id]
@@ -227,8 +235,8 @@ def _step_of(rows: Sequence[Interval], line: Line) -> int | None:
 def _is_clean(rows: Sequence[Interval], step: int | None, line: Line, around: Around) -> bool | None:
     """Return whether an election lost nothing although a line calls it unclean.
 
-    None: the logs do not show it.
-    The last leader and eligible replicas lack no record (KIP-966); the controller's own line names them as they were before.
+    None: the logs do not show it. The last leader and eligible replicas lack no record (KIP-966); the
+    controller's own line names them as they were before.
     """
     before = [int(one) for found in _PREVIOUS.findall(line.text or "") for one in _NUMBER.findall(found)]
     if line.event_type == _DIFFERENCE:
@@ -280,14 +288,27 @@ def _follows(row: Interval, after: Interval) -> bool:
 def _shows_unclean(rows: Sequence[Interval], step: int) -> bool:
     """Return whether two rows show an unclean election that no line names.
 
-    ZooKeeper controllers of 1.1 to 3.1 print no such line.
-    The partition was offline, and its leader is alone in the ISR and was not in the ISR before (OfflinePartitionLeaderElectionStrategy elects from
-    the ISR otherwise). Rows show nothing if the ISR before is derived, or may have changed since it was logged.
+    ZooKeeper controllers of 1.1 to 3.1 print no such line. The partition was offline, and its leader is alone
+    in the ISR and was not in the ISR before (OfflinePartitionLeaderElectionStrategy elects from the ISR
+    otherwise). Rows show nothing if the ISR before is derived, or may have changed since it was logged.
     """
     row, before = rows[step], rows[step - 1] if step else None
-    if before is None or row.leader is None or row.leader < 0 or before.leader != -1 or not before.isr or row.isr is None:
+    if (
+        before is None
+        or row.leader is None
+        or row.leader < 0
+        or before.leader != -1
+        or not before.isr
+        or row.isr is None
+    ):
         return False
-    if list(row.isr) != [row.leader] or row.leader in before.isr or row.reassignment_phase or row.inferred or before.inferred:
+    if (
+        list(row.isr) != [row.leader]
+        or row.leader in before.isr
+        or row.reassignment_phase
+        or row.inferred
+        or before.inferred
+    ):
         return False
     return _is_next_epoch(before, row) and _last_leader(rows, step) in (None, *before.isr)
 
@@ -303,17 +324,25 @@ def _is_next_epoch(before: Interval, row: Interval) -> bool:
 
 def _has_one_replica(rows: Sequence[Interval], lines: Sequence[Line], election: _Election) -> bool:
     """Return whether the partition has no other replica: then nothing is lost."""
-    own = [set(row.replicas) for row in rows if row.replicas and (row.valid_from or 0) <= election.at + 5 * SECOND]
+    own = [
+        set(row.replicas)
+        for row in rows
+        if row.replicas and (row.valid_from or 0) <= election.at + 5 * SECOND
+    ]
     if own:
         return own[-1] == {election.leader}
     return any(line.replicas and set(line.replicas) == {election.leader} for line in lines)
 
 
-# -- what was lost --------------------------------------------------------------------------------------------
+# -- what was lost -------------------------------------------------------------------------------------------
 
 
 def _of_election(
-    rows: Sequence[Interval], lines: Sequence[Line], election: _Election, after: _Election | None, around: Around
+    rows: Sequence[Interval],
+    lines: Sequence[Line],
+    election: _Election,
+    after: _Election | None,
+    around: Around,
 ) -> Loss:
     """Return the loss of an unclean election.
 
@@ -322,7 +351,8 @@ def _of_election(
     cuts = [
         cut
         for node in sorted({line.node for line in lines if line.node not in (None, election.leader)})
-        if node is not None and (cut := _cut(lines, node, election.at, None if after is None else after.at)) is not None
+        if node is not None
+        and (cut := _cut(lines, node, election.at, None if after is None else after.at)) is not None
     ]
     most = max(cuts, key=lambda cut: cut.records, default=None)
     largest, is_whole = _largest_isr(rows, election)
@@ -347,7 +377,8 @@ def _of_election(
 def _acks(largest: int | None, is_whole: bool, min_isr: int | None) -> list[str] | None:
     """Return the acks with which lost records of an election were acknowledged; None: unknown.
 
-    acks=all is refused while fewer than min.insync.replicas are in sync (Partition.appendRecordsToLeader); else the whole ISR has the record.
+    acks=all is refused while fewer than min.insync.replicas are in sync (Partition.appendRecordsToLeader);
+    else the whole ISR has the record.
     """
     if largest is None or min_isr is None:
         return None
@@ -393,7 +424,9 @@ def _cut(lines: Sequence[Line], node: int, since: int, until: int | None) -> _Cu
     found: list[_Cut] = []
     if first is not None and first.start_offset is not None:
         had = [
-            line for line in mine if line.end_offset is not None and line.ts <= first.ts and line.end_offset >= first.start_offset
+            line
+            for line in mine
+            if line.end_offset is not None and line.ts <= first.ts and line.end_offset >= first.start_offset
         ]
         if had and had[-1].end_offset is not None:
             cut_to = had[-1].end_offset
@@ -419,17 +452,25 @@ def _below_high_watermark(line: Line) -> tuple[int, int] | None:
     if line.event_type == "high_watermark_decreased":
         before = int(line.text) if line.text and _NUMBER.fullmatch(line.text) else None
         return None if before is None or line.high_watermark is None else (line.high_watermark, before)
-    return None if line.start_offset is None or line.high_watermark is None else (line.start_offset, line.high_watermark)
+    return (
+        None
+        if line.start_offset is None or line.high_watermark is None
+        else (line.start_offset, line.high_watermark)
+    )
 
 
-def _tails(rows: Sequence[Interval], lines: Sequence[Line], elections: Sequence[_Election], around: Around) -> list[Loss]:
+def _tails(
+    rows: Sequence[Interval], lines: Sequence[Line], elections: Sequence[_Election], around: Around
+) -> list[Loss]:
     """Return the losses of crashed leaders that truncated records after their return.
 
     Acks=all lost none of them.
     """
     found = []
     for crash in around.crashes:
-        place = next((n for n, row in enumerate(rows) if row.leader == crash.broker and _ends_with(row, crash)), None)
+        place = next(
+            (n for n, row in enumerate(rows) if row.leader == crash.broker and _ends_with(row, crash)), None
+        )
         if place is None:
             continue
         back = None if crash.until is None else crash.until + 60 * SECOND
@@ -468,13 +509,23 @@ def _tails(rows: Sequence[Interval], lines: Sequence[Line], elections: Sequence[
             ),
             None,
         )
-        if next_one is None or cut is None or next_one.node is None or next_one.start_offset is None or load.end_offset is None:
+        if (
+            next_one is None
+            or cut is None
+            or next_one.node is None
+            or next_one.start_offset is None
+            or load.end_offset is None
+        ):
             continue
-        if load.end_offset <= next_one.start_offset or any(crash.since - NOTICED <= one.at <= load.ts for one in elections):
+        if load.end_offset <= next_one.start_offset or any(
+            crash.since - NOTICED <= one.at <= load.ts for one in elections
+        ):
             # this is a loss of the unclean election
             continue
         if any(
-            line.event_type in _HIGH_WATERMARK and line.node == crash.broker and crash.since <= line.ts <= load.ts + CUT_SOON
+            line.event_type in _HIGH_WATERMARK
+            and line.node == crash.broker
+            and crash.since <= line.ts <= load.ts + CUT_SOON
             for line in lines
         ):
             # records were committed: the successor was not in sync, although rows say so

@@ -28,9 +28,10 @@ class Registration(NamedTuple):
 class History:
     """The state of the fold.
 
-    at: offset of the newest record; an earlier record makes the partition stale. covered: up to when a snapshot replaces the log.
-    topic_id: of the registration. tail: rows after the final ones. ids: the known topic ids. shared: digest of the facts about the log up to
-    `at`.
+    at: offset of the newest record; an earlier record makes the partition stale. covered: up to when a
+    snapshot replaces the log.
+    topic_id: of the registration. tail: rows after the final ones. ids: the known topic ids. shared: digest
+    of the facts about the log up to `at`.
     """
 
     at: float = -1
@@ -70,7 +71,11 @@ def fold(history: History, topic: str, events: Sequence[Event], facts: Incarnati
         if row.state == "NonExistentPartition":
             generations.append([])
     result = rows_of(history.final, generations, facts)
-    at_rest = [n for n, row in enumerate(history.tail) if row.replicas is not None and not (row.adding or row.removing)]
+    at_rest = [
+        n
+        for n, row in enumerate(history.tail)
+        if row.replicas is not None and not (row.adding or row.removing)
+    ]
     if at_rest:
         make_final(history.final, result, history.tail[at_rest[-1]].pos, kraft.brokers)
         del history.tail[: at_rest[-1] + 1]
@@ -94,8 +99,8 @@ def _shared(history: History, topic: str, shared: Iterable[tuple[float, Event]],
 def _in_place(history: History, events: Sequence[Event], facts: KRaftFacts) -> list[tuple[float, Event]]:
     """Return the records that count, with their offsets.
 
-    A snapshot numbers its records from 0; they replace the log up to the last record that it covers. If the log itself has the creation of a
-    partition, the snapshot of it has nothing new.
+    A snapshot numbers its records from 0; they replace the log up to the last record that it covers. If the
+    log itself has the creation of a partition, the snapshot of it has nothing new.
     """
     logged = [e for e in events if e.file not in facts.snapshots]
     found = [(float(e.metadata_offset or 0), e) for e in logged]
@@ -128,8 +133,8 @@ def _add(history: History, e: Event) -> None:
 def merge(before: Registration | None, e: Event, pos: int) -> Registration | None:
     """Return the state after a record; None before the creation of the partition.
 
-    The partition epoch grows by one with each change, the leader epoch with each change that names a leader, even the same one. A record that
-    clears ELRs (KIP-966) changes the partitions that have one.
+    The partition epoch grows by one with each change, the leader epoch with each change that names a leader,
+    even the same one. A record that clears ELRs (KIP-966) changes the partitions that have one.
     """
     adding, removing = e.adding_replicas, e.removing_replicas
     if e.event_type == "partition_record":
@@ -141,10 +146,10 @@ def merge(before: Registration | None, e: Event, pos: int) -> Registration | Non
     last = before.version
     epoch = None if last.epoch is None else last.epoch + 1
     leader_epoch = None if last.leader_epoch is None else last.leader_epoch + (e.leader is not None)
-    version = Version(pos, e.ts, e.record_id, epoch, e.leader, leader_epoch, e.isr, e.replicas, adding, removing)
-    version.learn(last)
-    elr, last_known = (
-        before.elr if e.elr is None else e.elr,
-        before.last_known_elr if e.last_known_elr is None else e.last_known_elr,
+    version = Version(
+        pos, e.ts, e.record_id, epoch, e.leader, leader_epoch, e.isr, e.replicas, adding, removing
     )
+    version.learn(last)
+    elr = before.elr if e.elr is None else e.elr
+    last_known = before.last_known_elr if e.last_known_elr is None else e.last_known_elr
     return Registration(version, elr, last_known)

@@ -13,10 +13,16 @@ from jobs.timelines.incarnations import CLOCK_SKEW
 from parsers.meanings import event_types, loggers
 
 # what an event shows about the node that prints it (`node`), or about the broker that it names (`broker`)
-STOPPING, STOPPED, FAILED, LOST, STARTING, SERVING = "stopping", "stopped", "failed", "lost", "starting", "serving"
+STOPPING = "stopping"
+STOPPED = "stopped"
+FAILED = "failed"
+LOST = "lost"
+STARTING = "starting"
+SERVING = "serving"
 # it asks the controller to stop (KRaft: and is unfenced; 3.3, BrokerHeartbeatManager): it served until then
 SERVED = "served"
-# a record of the metadata log fences a broker that is lost, or one that asks to stop and leads nothing (3.9, ReplicationControlManager)
+# a record of the metadata log fences a broker that is lost, or one that asks to stop and leads nothing (3.9,
+# ReplicationControlManager)
 FENCED = "fenced"
 _STOPS = frozenset({STOPPING, STOPPED, SERVED})
 # a list of all live brokers contains it, or does not; KNOWN: it is a broker, and nothing more is known
@@ -65,7 +71,11 @@ def _meanings() -> dict[str, tuple[str, str, frozenset[str]]]:
         "closed_its_logs": (CLEAN, "node"),
         "left_its_logs_open": (UNCLEAN, "node"),
     }
-    return {event_type: (*meaning, some) for word, meaning in words.items() for event_type, some in loggers(word).items()}
+    return {
+        event_type: (*meaning, some)
+        for word, meaning in words.items()
+        for event_type, some in loggers(word).items()
+    }
 
 
 _MEANINGS = _meanings()
@@ -113,7 +123,9 @@ _OF_ANY_NODE = event_types("by_any_node")
 # causes of outages
 SHUT_DOWN = "shut_down"  # it was asked to stop, or asked the controller for it
 CRASHED = "crashed"  # its session ended, or it started again, and nothing asked it to stop
-SESSION_LOST = "session_lost"  # its session ended (KRaft: it was fenced); nothing shows that the process ended
+SESSION_LOST = (
+    "session_lost"  # its session ended (KRaft: it was fenced); nothing shows that the process ended
+)
 BROKE_DOWN = "broke_down"  # it gave up by itself: all log directories failed, an error at the start
 ABSENT_AT_START = "absent"  # a controller that had just started did not find it; since when is unknown
 FIRST_START = "first_start"  # these logs begin with its start
@@ -122,11 +134,13 @@ _PROCESS_ENDED = frozenset({SHUT_DOWN, CRASHED, BROKE_DOWN})
 
 # brokers of a cluster that is shut down stop one after another within this time
 STOPPING_TOGETHER = 15 * 60 * 1_000_000
-# a broker that stops is listed as live until its session is closed: after three requests to the controller and closing its logs
+# a broker that stops is listed as live until its session is closed: after three requests to the controller
+# and closing its logs
 STILL_LISTED = 5 * 60 * 1_000_000
 _ELECTED = event_types("begins_zookeeper_term")
 RENOUNCED = event_types("renounces_term")
-# a controller that renounces this soon after it fenced a broker, or fails in fencing it, has not written the fencing
+# a controller that renounces this soon after it fenced a broker, or fails in fencing it, has not written the
+# fencing
 RENOUNCED_AT_ONCE, FENCE_FAILS = 1_000_000, 30_000_000
 _FENCING = "maybeFenceReplicas"
 # a controller replays what it has written within this time
@@ -141,7 +155,8 @@ FIRST_LIST = 15_000_000
 START_TOGETHER = 5 * 60 * 1_000_000
 # an elected controller reads the live brokers, and logs them as new, within this time
 READS_AGAIN = 5_000_000
-# up to 1.0 a broker registers at the end of its start: up to this long after the start of its controller thread or its election
+# up to 1.0 a broker registers at the end of its start: up to this long after the start of its controller
+# thread or its election
 REGISTERS_LATE = 30_000_000
 # a broker that registers may be listed as live this much later
 LISTED_LATE = 10_000_000
@@ -213,9 +228,15 @@ class _Open:
             return True
         # WORKING and RUNNING have the time of the broker's own clock
         works = _WORKS if self.how in _PROCESS_ENDED else {WORKING}
-        if observation.shows != PRESENT and not (observation.shows in works and observation.ts > self.down_until + CLOCK_SKEW):
+        if observation.shows != PRESENT and not (
+            observation.shows in works and observation.ts > self.down_until + CLOCK_SKEW
+        ):
             return False
-        return not (self.how == SHUT_DOWN and self.starting_at is None and observation.ts < self.stopping_at + STILL_LISTED)
+        return not (
+            self.how == SHUT_DOWN
+            and self.starting_at is None
+            and observation.ts < self.stopping_at + STILL_LISTED
+        )
 
     def outage(self, broker: int, until: int | None, down_until: int | None) -> Outage:
         """Return the outage with its final cause."""
@@ -226,7 +247,9 @@ class _Open:
             how = FIRST_START  # it took several attempts
         elif self.is_left_out and until is not None and until - self.since <= START_TOGETHER:
             how = FIRST_START
-        return Outage(broker, self.since, until, down_until, how, self.starting_at, None, asked, self.evidence)
+        return Outage(
+            broker, self.since, until, down_until, how, self.starting_at, None, asked, self.evidence
+        )
 
     def has_served_since(self, lost: Observation) -> bool:
         """Return whether the lost session is that of the last started process, and not an older one."""
@@ -238,7 +261,9 @@ class _Open:
 
     def is_of_another_process(self, observation: Observation) -> bool:
         """Return whether a second process was started and failed while the first one kept running."""
-        return self.is_by_start and self.has_failed and observation.shows in {PRESENT, SERVED, SERVING, *_WORKS}
+        return (
+            self.is_by_start and self.has_failed and observation.shows in {PRESENT, SERVED, SERVING, *_WORKS}
+        )
 
     def ended(self, broker: int, observation: Observation) -> Outage:
         """Return the outage with its end. observation: shows that the broker serves, or served until then."""
@@ -288,10 +313,12 @@ def outages(
     """Return all outages of one incarnation, by broker and time.
 
     After them the outages of all brokers (broker None).
-    events: in any order; events without a time stamp do not count. assigned: broker with replicas -> since when at the latest; None: unknown.
-    more: further observations, derived from several records; WORKING and RUNNING count only for nodes that are known to be brokers.
-    named: broker -> when the first line named it. is_heard: lines list brokers, and there are logs of every named node; otherwise outages
-    of all brokers cannot be shown.
+    events: in any order; events without a time stamp do not count. assigned: broker with replicas -> since
+    when at the latest; None: unknown.
+    more: further observations, derived from several records; WORKING and RUNNING count only for nodes that
+    are known to be brokers.
+    named: broker -> when the first line named it. is_heard: lines list brokers, and there are logs of every
+    named node; otherwise outages of all brokers cannot be shown.
     """
     dated = [e for e in events if e.ts is not None]
     observations = _by_broker(dated)
@@ -318,7 +345,8 @@ def outages(
             for broker, some in observations.items()
         }
         asked = {
-            broker: [observation for observation in some if observation.shows == SERVED] for broker, some in observations.items()
+            broker: [observation for observation in some if observation.shows == SERVED]
+            for broker, some in observations.items()
         }
         since = {broker: min(times) for broker, times in known.items() if times}
         for broker, at in (named or {}).items():
@@ -332,20 +360,26 @@ def _as_far_as_watched(
 ) -> Outage:
     """Return an outage whose end counts as seen only where logs cover the time before it.
 
-    A broker that logs the end of its own session, as a controller does, may have a new one a moment later. Where its log then breaks off, and no
-    other node logs anything, these logs do not show for how long it did not serve.
+    A broker that logs the end of its own session, as a controller does, may have a new one a moment later.
+    Where its log then breaks off, and no other node logs anything, these logs do not show for how long it did
+    not serve.
     observations: of the broker, in order. events: (time, record id, node), in order.
     """
     if outage.how not in {CRASHED, SESSION_LOST} or outage.until is None or not outage.is_end_seen:
         return outage
     begin = _span(observations, outage.since, outage.since)
     lost = {one.record_id for one in begin if one.shows in {LOST, FENCED}}
-    if not any(record_id in lost and node == outage.broker for _, record_id, node in _span(events, outage.since, outage.since)):
+    if not any(
+        record_id in lost and node == outage.broker
+        for _, record_id, node in _span(events, outage.since, outage.since)
+    ):
         return outage
     end = outage.until if outage.starting_at is None else outage.starting_at
     between = _span(events, outage.since, end)
     times = [outage.since, *(ts for ts, _, _ in between), end]
-    if any(node != outage.broker for _, _, node in between) or all(b - a <= BREAKS_OFF for a, b in pairwise(times)):
+    if any(node != outage.broker for _, _, node in between) or all(
+        b - a <= BREAKS_OFF for a, b in pairwise(times)
+    ):
         return outage
     return outage._replace(down_until=outage.since)
 
@@ -362,7 +396,9 @@ def left_out(events: Iterable[Event], assigned: Iterable[int]) -> set[int]:
 
 
 def _left_out(
-    events: Iterable[Event], observations: Mapping[int, Sequence[Observation]], assigned: Mapping[int, int | None]
+    events: Iterable[Event],
+    observations: Mapping[int, Sequence[Observation]],
+    assigned: Mapping[int, int | None],
 ) -> Iterator[tuple[int, Observation]]:
     """Yield an observation of each broker with replicas that a list leaves out before it is named."""
     lists = sorted(
@@ -372,10 +408,20 @@ def _left_out(
     )
     for broker, since in sorted(assigned.items()):
         first = min(
-            (observation.ts for observation in observations.get(broker, ()) if observation.shows not in _MISSING), default=None
+            (
+                observation.ts
+                for observation in observations.get(broker, ())
+                if observation.shows not in _MISSING
+            ),
+            default=None,
         )
         for ts, record_id, present in lists:
-            if broker not in present and (first is None or ts < first) and since is not None and since <= ts + FIRST_LIST:
+            if (
+                broker not in present
+                and (first is None or ts < first)
+                and since is not None
+                and since <= ts + FIRST_LIST
+            ):
                 yield broker, Observation(ts, LEFT_OUT, record_id)
                 break
 
@@ -383,7 +429,9 @@ def _left_out(
 def _within(outage: Outage, whole: list[Outage]) -> int | None:
     """Return the begin of the outage of all brokers that this outage is a part of; None: of none."""
     for every in whole:
-        if 0 <= every.since - outage.since <= STOPPING_TOGETHER and (outage.until is None or outage.until > every.since):
+        if 0 <= every.since - outage.since <= STOPPING_TOGETHER and (
+            outage.until is None or outage.until > every.since
+        ):
             return every.since
     return None
 
@@ -425,7 +473,9 @@ def _by_broker(events: list[Event]) -> dict[int, list[Observation]]:
                 brokers.add(broker)
                 break
             observations[broker].append(
-                Observation(event.ts, shows, event.record_id, -1 if event.broker_epoch is None else event.broker_epoch)
+                Observation(
+                    event.ts, shows, event.record_id, -1 if event.broker_epoch is None else event.broker_epoch
+                )
             )
             if event.event_type not in _OF_ANY_NODE:
                 brokers.add(broker)
@@ -445,14 +495,20 @@ def _by_broker(events: list[Event]) -> dict[int, list[Observation]]:
         lists = [one for at, one in read.get(event.node, {}).items() if 0 <= event.ts - at <= READS_AGAIN]
         # a broker that is not in the list that the controller read before has registered since
         left_out = [
-            one for one in lists if one is not None and (one.ts or 0) <= event.ts and event.broker not in (one.brokers or ())
+            one
+            for one in lists
+            if one is not None and (one.ts or 0) <= event.ts and event.broker not in (one.brokers or ())
         ]
         is_found = bool(lists) and not left_out
-        observations[event.broker].append(Observation(event.ts, PRESENT if is_found else SERVING, event.record_id))
+        observations[event.broker].append(
+            Observation(event.ts, PRESENT if is_found else SERVING, event.record_id)
+        )
     refused = _refused(events)
     for broker, some in observations.items():
         some[:] = [
-            s for s in some if s.shows != SERVING or not any(abs(s.ts - at) <= LISTED_LATE for at in refused.get(broker, ()))
+            s
+            for s in some
+            if s.shows != SERVING or not any(abs(s.ts - at) <= LISTED_LATE for at in refused.get(broker, ()))
         ]
     changed = {
         broker: [observation.ts for observation in some if observation.shows in {LOST, SERVING}]
@@ -473,7 +529,11 @@ def _by_broker(events: list[Event]) -> dict[int, list[Observation]]:
             # the controller itself may not have registered again after its session ended
             if broker in present or broker != event.node:
                 observations[broker].append(
-                    Observation(event.ts, PRESENT if broker in present else UNSEEN if is_first else ABSENT, event.record_id)
+                    Observation(
+                        event.ts,
+                        PRESENT if broker in present else UNSEEN if is_first else ABSENT,
+                        event.record_id,
+                    )
                 )
     return {broker: sorted(observations[broker]) for broker in brokers if broker in observations}
 
@@ -485,7 +545,11 @@ def _lists_of_terms(events: list[Event]) -> dict[int | None, dict[int, Event | N
     """
     found: dict[int | None, dict[int, Event | None]] = defaultdict(dict)
     pending: dict[int | None, dict[str, int]] = defaultdict(dict)
-    of_terms = (e for e in events if e.ts is not None and (e.event_type in _ELECTED or e.event_type == "active_brokers"))
+    of_terms = (
+        e
+        for e in events
+        if e.ts is not None and (e.event_type in _ELECTED or e.event_type == "active_brokers")
+    )
     for e in sorted(of_terms, key=lambda e: (e.ts, e.event_type == "active_brokers", e.record_id)):
         assert e.ts is not None
         if e.event_type == "active_brokers":
@@ -502,13 +566,18 @@ def _lists_of_terms(events: list[Event]) -> dict[int | None, dict[int, Event | N
 def _before_registration(events: list[Event]) -> dict[int, list[int]]:
     """Return broker -> times of elections or controller starts before it had registered.
 
-    Up to 1.0 KafkaServer.startup registers the broker (KafkaHealthcheck) after it has started the controller, whose thread does not name the
-    broker yet; from 1.1 on before that. In any version an elected broker that is not in the list that it reads has not registered.
+    Up to 1.0 KafkaServer.startup registers the broker (KafkaHealthcheck) after it has started the controller,
+    whose thread does not name the broker yet; from 1.1 on before that. In any version an elected broker that
+    is not in the list that it reads has not registered.
     """
     found: dict[int, list[int]] = defaultdict(list)
     for node, terms in _lists_of_terms(events).items():
         if node is not None:
-            found[node] += [at for at, listed in terms.items() if listed is not None and node not in (listed.brokers or ())]
+            found[node] += [
+                at
+                for at, listed in terms.items()
+                if listed is not None and node not in (listed.brokers or ())
+            ]
     for e in events:
         if begins_controller_thread(e) and e.controller is None and e.node is not None and e.ts is not None:
             found[e.node].append(e.ts)
@@ -532,7 +601,8 @@ def _registered(observations: Sequence[Observation], early: Iterable[int]) -> li
 def _refused(events: list[Event]) -> dict[int, list[int]]:
     """Return broker -> times at which a ZooKeeper controller failed to add it, by its printed list.
 
-    The registration names no endpoint that the controller can use. It remains in ZooKeeper, and the controller sends the broker nothing.
+    The registration names no endpoint that the controller can use. It remains in ZooKeeper, and the
+    controller sends the broker nothing.
     """
     failed = [(e.node, e.ts) for e in events if is_failed_change(e) and e.ts is not None]
     found: dict[int, list[int]] = defaultdict(list)
@@ -549,7 +619,9 @@ def _about(event: Event) -> Iterator[tuple[str, int]]:
     """Yield (what an event shows, about which broker)."""
     if event.event_type in _CHANGES:
         to_state = event.to_state or ("PENDING_CONTROLLED_SHUTDOWN" if event.in_controlled_shutdown else "")
-        shows = {"RUNNING": SERVING, "PENDING_CONTROLLED_SHUTDOWN": STOPPING, "SHUTTING_DOWN": STOPPING}.get(to_state)
+        shows = {"RUNNING": SERVING, "PENDING_CONTROLLED_SHUTDOWN": STOPPING, "SHUTTING_DOWN": STOPPING}.get(
+            to_state
+        )
         whose = event.node if event.broker is None else event.broker
         if shows is not None and whose is not None:
             yield shows, whose
@@ -596,10 +668,12 @@ def _of_broker(broker: int, observations: list[Observation]) -> Iterator[Outage]
             if how is not None:
                 now = _Open(observation, how, epoch)
                 now.add(observation)
-        elif (observation.shows == SERVED and (not now.is_stopping or observation.ts > now.stopping_at + STILL_LISTED)) or (
-            observation.shows == LOST and now.has_served_since(observation)
-        ):
-            # it served until then: only a serving broker asks to stop or loses the session of a newer registration
+        elif (
+            observation.shows == SERVED
+            and (not now.is_stopping or observation.ts > now.stopping_at + STILL_LISTED)
+        ) or (observation.shows == LOST and now.has_served_since(observation)):
+            # it served until then: only a serving broker asks to stop or loses the session of a newer
+            # registration
             if not now.is_of_another_process(observation):
                 yield now.ended(broker, observation)
             now = _Open(observation, SHUT_DOWN if observation.shows == SERVED else SESSION_LOST, epoch)
@@ -639,7 +713,9 @@ _OPENS = {
 }
 
 
-def _of_all(outages: list[Outage], known_since: dict[int, int], asked: Mapping[int, Sequence[Observation]]) -> Iterator[Outage]:
+def _of_all(
+    outages: list[Outage], known_since: dict[int, int], asked: Mapping[int, Sequence[Observation]]
+) -> Iterator[Outage]:
     """Yield the times in which all known brokers were down.
 
     asked: broker -> its requests to the controller to stop, in order.
@@ -650,7 +726,13 @@ def _of_all(outages: list[Outage], known_since: dict[int, int], asked: Mapping[i
             last = _last_request(outage, asked)
             # the record that shows that the broker was down by then is the first
             proof = outage.evidence if last is None else [last.record_id, *outage.evidence]
-            changes.append((outage.since if last is None else last.ts, 1, outage._replace(evidence=list(dict.fromkeys(proof)))))
+            changes.append(
+                (
+                    outage.since if last is None else last.ts,
+                    1,
+                    outage._replace(evidence=list(dict.fromkeys(proof))),
+                )
+            )
             if outage.until is not None:
                 changes.append((outage.until, 0, outage))
     down: dict[int | None, Outage] = {}
@@ -674,9 +756,14 @@ def _last_request(outage: Outage, asked: Mapping[int, Sequence[Observation]]) ->
     """Return the last request to stop: a broker still leads while the controller cannot move all leaders."""
     if outage.how != SHUT_DOWN or outage.broker is None:
         return None
-    end = outage.since + STILL_LISTED if outage.until is None else min(outage.since + STILL_LISTED, outage.until - 1)
+    end = (
+        outage.since + STILL_LISTED
+        if outage.until is None
+        else min(outage.since + STILL_LISTED, outage.until - 1)
+    )
     return max(
-        (observation for observation in asked.get(outage.broker, ()) if outage.since < observation.ts <= end), default=None
+        (observation for observation in asked.get(outage.broker, ()) if outage.since < observation.ts <= end),
+        default=None,
     )
 
 
@@ -690,8 +777,20 @@ def _is_down_at(outage: Outage, at: int) -> bool:
 
 def _together(since: int, members: list[Outage], until: int | None) -> Outage:
     # it is unknown how a broker stopped that was down at the first observation
-    asked = {m.stop_asked for m in members if since - m.since <= STOPPING_TOGETHER and m.how != ABSENT_AT_START}
+    asked = {
+        m.stop_asked for m in members if since - m.since <= STOPPING_TOGETHER and m.how != ABSENT_AT_START
+    }
     how = SHUT_DOWN if True in asked and False not in asked else CRASHED
     evidence = list(dict.fromkeys(record for member in members for record in member.evidence[:2]))
     seen = [max(since, member.down_until) for member in members if member.down_until is not None]
-    return Outage(None, since, until, None if until is None else min(seen), how, None, since, asked == {True}, evidence[:20])
+    return Outage(
+        None,
+        since,
+        until,
+        None if until is None else min(seen),
+        how,
+        None,
+        since,
+        asked == {True},
+        evidence[:20],
+    )

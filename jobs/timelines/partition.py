@@ -16,7 +16,8 @@ from jobs.timelines.facts import ClusterFacts, IncarnationFacts
 from jobs.timelines.rows import Final, ReplicaRow, Row, Rows
 
 # raise it when the rows of the fold or the form of its state change: then every timeline is rebuilt once.
-# tests/timelines/test_semantics_version.py fails when a golden case changes and this does not. 1 replaces the hashes of source text before it
+# tests/timelines/test_semantics_version.py fails when a golden case changes and this does not. 1 replaces the
+# hashes of source text before it
 SEMANTICS_VERSION = 3
 LOGS, METADATA_LOG = "logs", "metadata_log"
 
@@ -25,9 +26,11 @@ LOGS, METADATA_LOG = "logs", "metadata_log"
 class Folded:
     """The result of `fold`: the rows that were not final before. Times are microseconds.
 
-    is_stale: the state cannot take these events: all events of the partition have to be folded again, and no other field counts.
-    state: the state for the next fold, as JSON. partitions: columns of `partition_timeline` from step on. replicas: of `replica_timeline` from
-    replica on. reassignments: of `reassignments` from started_at on. The last value of each row is `settled`: whether the row is final.
+    is_stale: the state cannot take these events: all events of the partition have to be folded again, and no
+    other field counts.
+    state: the state for the next fold, as JSON. partitions: columns of `partition_timeline` from step on.
+    replicas: of `replica_timeline` from replica on. reassignments: of `reassignments` from started_at on. The
+    last value of each row is `settled`: whether the row is final.
     breaks: all breaks in the logged states, for `discontinuities`.
     """
 
@@ -43,8 +46,9 @@ class Folded:
 class StoredState:
     """The state of a partition between folds.
 
-    by_zookeeper, of_text, of_log: the history of each mode that has rows of the partition; text logs are those of KRaft. newest: time of the
-    last event. checkpoints: source and row of each checkpoint that shows something new. checked: time of the last checkpoint.
+    by_zookeeper, of_text, of_log: the history of each mode that has rows of the partition; text logs are
+    those of KRaft. newest: time of the last event. checkpoints: source and row of each checkpoint that shows
+    something new. checked: time of the last checkpoint.
     """
 
     newest: int = -1
@@ -71,16 +75,18 @@ class StoredState:
 
     def to_json(self) -> str:
         """Return the state as JSON, for `read`."""
-        return state.dump([
-            SEMANTICS_VERSION,
-            self.newest,
-            self.by_zookeeper and state.of_zookeeper(self.by_zookeeper),
-            self.of_text and state.of_kraft(self.of_text),
-            self.of_log and state.of_metadata_log(self.of_log),
-            state.of_lines(self.lines),
-            self.checkpoints,
-            self.checked,
-        ])  # fmt: skip
+        return state.dump(
+            [
+                SEMANTICS_VERSION,
+                self.newest,
+                self.by_zookeeper and state.of_zookeeper(self.by_zookeeper),
+                self.of_text and state.of_kraft(self.of_text),
+                self.of_log and state.of_metadata_log(self.of_log),
+                state.of_lines(self.lines),
+                self.checkpoints,
+                self.checked,
+            ]
+        )
 
 
 def read(text: str | None) -> StoredState | None:
@@ -108,7 +114,8 @@ def read(text: str | None) -> StoredState | None:
 def fold(key: PartitionKey, stored: str | None, events: Iterable[Event], facts: ClusterFacts) -> Folded:
     """Fold new events of a partition.
 
-    stored: the state of the last fold; None: there is none. events: those with this `key_of`, in any order, each once.
+    stored: the state of the last fold; None: there is none. events: those with this `key_of`, in any order,
+    each once.
     """
     of_all, before = facts[key.incarnation], read(stored)
     if before is None:
@@ -136,7 +143,9 @@ def fold(key: PartitionKey, stored: str | None, events: Iterable[Event], facts: 
         parts.append((METADATA_LOG, metadata_log.fold(before.of_log, key.topic, records, of_all)))
     elif before.of_text or len(of_zookeeper) < len(lines) or of_kraft_time:
         of_kraft = [e for e in lines if of_all.is_of_kraft(e)]
-        before.of_text = before.of_text or kraft.History(final=_after(parts), taken_over=_taken_over(before.by_zookeeper))
+        before.of_text = before.of_text or kraft.History(
+            final=_after(parts), taken_over=_taken_over(before.by_zookeeper)
+        )
         before.of_text.final.before = of_kraft_time
         parts.append((LOGS, kraft.fold(before.of_text, key.topic, of_kraft, of_all)))
     before.newest = max([before.newest, *(e.ts or 0 for e in lines)])
@@ -162,25 +171,46 @@ def add_checkpoints(stored: StoredState, checkpoints: Sequence[Event], facts: In
         stored.checked = e.ts
         state = None if e.leader is None else "OfflinePartition" if e.leader == -1 else "OnlinePartition"
         assigned = e.replicas, e.adding_replicas, e.removing_replicas
-        row = Row(0, e.ts, e.leader, e.leader_epoch, e.isr, e.partition_epoch, *assigned, state, None, False, e.record_id)
+        row = Row(
+            0,
+            e.ts,
+            e.leader,
+            e.leader_epoch,
+            e.isr,
+            e.partition_epoch,
+            *assigned,
+            state,
+            None,
+            False,
+            e.record_id,
+        )
         if not stored.checkpoints or stored.checkpoints[-1][1].values() != row.values():
             stored.checkpoints.append((e.logger or "", row))
     return True
 
 
-def rows_of_checkpoints(stored: StoredState, topic: str, facts: IncarnationFacts) -> tuple[list[Row], list[Row]]:
+def rows_of_checkpoints(
+    stored: StoredState, topic: str, facts: IncarnationFacts
+) -> tuple[list[Row], list[Row]]:
     """Return the rows of checkpoints in the time of ZooKeeper controllers, and of KRaft controllers.
 
-    Checkpoints after the removal of the topic do not count; rows of earlier ones end with it. With a metadata log no checkpoint counts.
+    Checkpoints after the removal of the topic do not count; rows of earlier ones end with it. With a metadata
+    log no checkpoint counts.
     """
-    removed = (facts.kraft.removed[which] for which in facts.kraft.topic_ids.get(topic, ()) if which in facts.kraft.removed)
+    removed = (
+        facts.kraft.removed[which]
+        for which in facts.kraft.topic_ids.get(topic, ())
+        if which in facts.kraft.removed
+    )
     deleted = ((e.ts, e.record_id) for e in facts.deletions.get(topic, ()))
     removal = min(((ts, record_id) for ts, record_id in (*removed, *deleted) if ts is not None), default=None)
     rows = [row for _, row in stored.checkpoints if removal is None or (row.ts or 0) < removal[0]]
     if rows and removal:
         nothing = (None,) * 7
         rows.append(Row(0, removal[0], *nothing, "NonExistentPartition", None, True, removal[1]))
-    return [row for row in rows if not facts.is_kraft_at(row.ts)], [row for row in rows if facts.is_kraft_at(row.ts)]
+    return [row for row in rows if not facts.is_kraft_at(row.ts)], [
+        row for row in rows if facts.is_kraft_at(row.ts)
+    ]
 
 
 def _find_breaks(before: StoredState, topic: str, lines: Sequence[Event], facts: IncarnationFacts) -> None:
@@ -191,11 +221,15 @@ def _find_breaks(before: StoredState, topic: str, lines: Sequence[Event], facts:
         before.lines.add(sorted([*own, *deletions], key=facts.sort_key))
 
 
-def _check_closed(before: StoredState, topic: str, of_zookeeper: Sequence[Event], facts: IncarnationFacts) -> None:
+def _check_closed(
+    before: StoredState, topic: str, of_zookeeper: Sequence[Event], facts: IncarnationFacts
+) -> None:
     """Mark the state stale if events are of ZooKeeper's time although KRaft controllers run the cluster."""
     if of_zookeeper and not before.by_zookeeper:
         before.by_zookeeper = zookeeper.History(is_stale=True)
-    elif before.by_zookeeper and zookeeper.in_order_of_events(before.by_zookeeper, topic, of_zookeeper, facts):
+    elif before.by_zookeeper and zookeeper.in_order_of_events(
+        before.by_zookeeper, topic, of_zookeeper, facts
+    ):
         before.by_zookeeper.is_stale = True
 
 
@@ -242,7 +276,17 @@ def _folded(stored: StoredState, parts: Sequence[tuple[str, Rows]]) -> Folded:
         is_final = one.replica in final.standing and one.step < final.standing[one.replica][0]
         begun = one.begun
         result.replicas.append(
-            (one.replica, one.step, begun.ts, one.until, begun.state, one.in_isr, begun.inferred, begun.record_id, is_final)
+            (
+                one.replica,
+                one.step,
+                begun.ts,
+                one.until,
+                begun.state,
+                one.in_isr,
+                begun.inferred,
+                begun.record_id,
+                is_final,
+            )
         )
     return result
 

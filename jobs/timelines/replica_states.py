@@ -1,7 +1,7 @@
 """ZooKeeper mode: find the controller's state of every replica of a partition.
 
-At TRACE (the default up to 2.5) state.change.logger prints `Changed state of replica`. From 2.6 on the default is INFO, and the states follow
-from other lines of the controller.
+At TRACE (the default up to 2.5) state.change.logger prints `Changed state of replica`. From 2.6 on the
+default is INFO, and the states follow from other lines of the controller.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -12,8 +12,9 @@ from jobs.timelines.kraft_facts import Standing
 from jobs.timelines.rows import Assigned, less_repeated
 from parsers.meanings import event_types
 
-# the state to which the controller moves the replica that a line names (kafka.controller.*, 2.6 to 3.9): `after removing replica` is printed
-# while that replica goes offline; the other lines are those of the TopicDeletionManager
+# the state to which the controller moves the replica that a line names (kafka.controller.*, 2.6 to 3.9):
+# `after removing replica` is printed while that replica goes offline; the other lines are those of the
+# TopicDeletionManager
 OF_NAMED_REPLICA = (
     dict.fromkeys(event_types("makes_replica_offline"), "OfflineReplica")
     | dict.fromkeys(event_types("makes_replica_ineligible"), "ReplicaDeletionIneligible")
@@ -43,9 +44,9 @@ def printed_state(e: Event, pos: int) -> Iterator[ReplicaState]:
 def inferred_states(e: Event, pos: int, assigned: Assigned | None) -> Iterator[ReplicaState]:
     """Yield states that follow from a line of a node that prints no states.
 
-    assigned: the assignment so far.
-    onNewPartitionCreation creates the replicas with the partition. A reassignment creates the added replicas when it begins (A2), and the old
-    ones do not exist any more when the assignment without them is written. By then the added replicas are online (B1), or removed if it was
+    assigned: the assignment so far. onNewPartitionCreation creates the replicas with the partition. A
+    reassignment creates the added replicas when it begins (A2), and the old ones do not exist any more when
+    the assignment without them is written. By then the added replicas are online (B1), or removed if it was
     cancelled.
     """
     for ids, state in _inferred(e, assigned):
@@ -62,7 +63,10 @@ def _inferred(e: Event, assigned: Assigned | None) -> Iterator[tuple[Ids | None,
     elif kind == "assignment_updated":
         yield e.adding_replicas, "NewReplica"
         if assigned and assigned.is_moving and not e.adding_replicas and not e.removing_replicas:
-            yield [replica for replica in assigned.adding or () if replica in (e.replicas or ())], "OnlineReplica"
+            yield (
+                [replica for replica in assigned.adding or () if replica in (e.replicas or ())],
+                "OnlineReplica",
+            )
             yield without(assigned.replicas, e.replicas), "NonExistentReplica"
     elif assigned is None:
         return
@@ -80,7 +84,9 @@ def _inferred(e: Event, assigned: Assigned | None) -> Iterator[tuple[Ids | None,
         yield [e.broker], "OnlineReplica"
 
 
-def states_by_replica(printed: Iterable[ReplicaState], standing: Mapping[int, tuple[int, Standing]]) -> dict[int, list[Standing]]:
+def states_by_replica(
+    printed: Iterable[ReplicaState], standing: Mapping[int, tuple[int, Standing]]
+) -> dict[int, list[Standing]]:
     """Return replica -> its states, one after the other, from its state in `standing` on if it has one."""
     found = {replica: [last] for replica, (_, last) in standing.items()}
     for one in printed:

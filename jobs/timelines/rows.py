@@ -75,7 +75,8 @@ class Reassignment(NamedTuple):
 class Rows:
     """Rows of one partition after the final ones.
 
-    partitions: step, row and end, after `steps` final rows. replicas: replace the stored rows of a replica from their first step on.
+    partitions: step, row and end, after `steps` final rows. replicas: replace the stored rows of a replica
+    from their first step on.
     reassignments: replace those that began after `since` (microseconds; None: all).
     """
 
@@ -90,9 +91,10 @@ class Rows:
 class Final:
     """The final rows of a partition.
 
-    steps: number of rows before `last`, the newest final row, whose end may still change. isr: the ISR before `last`. standing: replica -> step
-    and begin of its interval when `last` began. is_foreign: all final rows are of another mode. before: rows of checkpoints, in order; they count
-    up to the first row of the logs. Each fold sets them again.
+    steps: number of rows before `last`, the newest final row, whose end may still change. isr: the ISR before
+    `last`. standing: replica -> step and begin of its interval when `last` began. is_foreign: all final rows
+    are of another mode. before: rows of checkpoints, in order; they count up to the first row of the logs.
+    Each fold sets them again.
     """
 
     steps: int = 0
@@ -109,7 +111,11 @@ class Final:
         """
         of_logs = [row for row in later if row.is_something]
         # a first row without a time is the state before the logs begin
-        of_checkpoints = [] if self.last else [row for row in self.before if not of_logs or (row.ts or 0) < (of_logs[0].ts or 0)]
+        of_checkpoints = (
+            []
+            if self.last
+            else [row for row in self.before if not of_logs or (row.ts or 0) < (of_logs[0].ts or 0)]
+        )
         kept = less_repeated(of_checkpoints, Row.values) + less_repeated(
             [*([self.last] if self.last else []), *of_logs], Row.values
         )
@@ -118,7 +124,9 @@ class Final:
             for step, (row, after) in enumerate(with_next(kept), self.steps + 1)
         ]
 
-    def replicas(self, standings: Mapping[int, Sequence[Standing]], rows: Sequence[Row], end: int | None) -> list[ReplicaRow]:
+    def replicas(
+        self, standings: Mapping[int, Sequence[Standing]], rows: Sequence[Row], end: int | None
+    ) -> list[ReplicaRow]:
         """Return rows of replicas.
 
         standings: replica -> its states from that in `standing` on, if any. rows: those of `partitions`.
@@ -137,7 +145,8 @@ class Final:
     def extend(self, kept: Sequence[Row], standings: Mapping[int, Sequence[Standing]]) -> None:
         """Make rows final.
 
-        kept: the final rows of `partitions`; standings: as `replicas` takes it, up to the begin of the last of these.
+        kept: the final rows of `partitions`; standings: as `replicas` takes it, up to the begin of the last
+        of these.
         """
         last = kept[-1]
         for replica, states in standings.items():
@@ -154,10 +163,13 @@ def less_repeated(items: Iterable[Item], value: Callable[[Item], Any]) -> list[I
     return [next(equal) for _, equal in groupby(items, value)]
 
 
-def phase(adding: Ids | None, removing: Ids | None, *, is_raised: bool, caught_up: bool = False) -> str | None:
+def phase(
+    adding: Ids | None, removing: Ids | None, *, is_raised: bool, caught_up: bool = False
+) -> str | None:
     """Return the phase of a reassignment; None outside one.
 
-    U: the assignment is written. A: the leader knows it, because its epoch was raised. B: all target replicas are in sync, or none was added.
+    U: the assignment is written. A: the leader knows it, because its epoch was raised. B: all target replicas
+    are in sync, or none was added.
     """
     if not adding and not removing:
         return None
@@ -186,12 +198,18 @@ class Assigned(NamedTuple):
 
 
 def reassignment(
-    before: Assigned | None, one: Assigned, after: Assigned | None, caught_up_at: int | None, *, reaches_target: bool
+    before: Assigned | None,
+    one: Assigned,
+    after: Assigned | None,
+    caught_up_at: int | None,
+    *,
+    reaches_target: bool,
 ) -> Reassignment:
     """Return the reassignment that an assignment begins.
 
     The next assignment completes, replaces or cancels it.
-    before, after: None: unknown; the time of an inferred one is unknown. reaches_target: whether the next assignment is the target.
+    before, after: None: unknown; the time of an inferred one is unknown. reaches_target: whether the next
+    assignment is the target.
     """
     outcome = "completed" if reaches_target else "cancelled"
     outcome = "in_progress" if after is None else "replaced" if after.is_moving else outcome

@@ -38,7 +38,11 @@ def final_of(plain: Plain) -> Final:
     """Build from the plain values of `of_final`."""
     steps, last, isr, standing, is_foreign = plain
     return Final(
-        steps, last and Row(*last), isr, {replica: (step, Standing(*one)) for replica, (step, one) in standing}, is_foreign
+        steps,
+        last and Row(*last),
+        isr,
+        {replica: (step, Standing(*one)) for replica, (step, one) in standing},
+        is_foreign,
     )
 
 
@@ -57,8 +61,25 @@ def of_zookeeper(h: zookeeper.History) -> Plain:
         generation.leader_epoch,
         generation.evidence.to_plain(),
     ]
-    asserted = [versions, generation.proposed, generation.assigned, generation.marks, generation.replica_states, more]
-    return [h.newest, h.count, h.is_first, h.since, asserted, of_final(h.final), sorted(h.brokers), h.shared, h.since_ts]
+    asserted = [
+        versions,
+        generation.proposed,
+        generation.assigned,
+        generation.marks,
+        generation.replica_states,
+        more,
+    ]
+    return [
+        h.newest,
+        h.count,
+        h.is_first,
+        h.since,
+        asserted,
+        of_final(h.final),
+        sorted(h.brokers),
+        h.shared,
+        h.since_ts,
+    ]
 
 
 def zookeeper_of(plain: Plain) -> zookeeper.History:
@@ -92,31 +113,57 @@ def zookeeper_of(plain: Plain) -> zookeeper.History:
         leader_epoch,
         GenerationEvidence.of_plain(evidence),
     )
-    return zookeeper.History(newest, count, is_first, since, generation, final_of(final), set(brokers), shared, since_ts)
+    return zookeeper.History(
+        newest, count, is_first, since, generation, final_of(final), set(brokers), shared, since_ts
+    )
 
 
 def of_kraft(h: kraft.History) -> Plain:
     """Return plain values for `kraft_of`."""
     generations = [
-        [which, [_slots(v) for v in (*one.versions.values(), *one.loose)], one.changes, list(one.next_change.items()),
-         one.base, one.past, sorted(one.gaps), one.is_final]
+        [
+            which,
+            [_slots(v) for v in (*one.versions.values(), *one.loose)],
+            one.changes,
+            list(one.next_change.items()),
+            one.base,
+            one.past,
+            sorted(one.gaps),
+            one.is_final,
+        ]
         for which, one in h.generations.items()
-    ]  # fmt: skip
+    ]
     closed = [(which, sorted(gaps)) for which, gaps in h.closed.items()]
-    return [h.newest, h.count, generations, closed, h.ids, list(h.named.items()), of_final(h.final), h.shared, h.taken_over,
-            [(node, which, *start) for node, (which, start) in h.started.items()], sorted(h.over), h.is_unsure]  # fmt: skip
+    return [
+        h.newest,
+        h.count,
+        generations,
+        closed,
+        h.ids,
+        list(h.named.items()),
+        of_final(h.final),
+        h.shared,
+        h.taken_over,
+        [(node, which, *start) for node, (which, start) in h.started.items()],
+        sorted(h.over),
+        h.is_unsure,
+    ]
 
 
 def kraft_of(plain: Plain) -> kraft.History:
     """Build from the plain values of `of_kraft`."""
-    newest, count, generations, closed, ids, named, final, shared, taken_over, started, over, is_unsure = plain
+    newest, count, generations, closed, ids, named, final, shared, taken_over, started, over, is_unsure = (
+        plain
+    )
     generations_read = {}
     for which, versions, changes, next_change, base, past, gaps, is_final in generations:
         all_of = [Version(*v) for v in versions]
         known = {v.epoch: v for v in all_of if v.epoch is not None}
         loose = [v for v in all_of if v.epoch is None]
         printed = [Change(*one) for one in changes]
-        generations_read[which] = kraft.Generation(known, loose, printed, dict(next_change), base, past, set(gaps), is_final)
+        generations_read[which] = kraft.Generation(
+            known, loose, printed, dict(next_change), base, past, set(gaps), is_final
+        )
     of_closed = {which: set(gaps) for which, gaps in closed}
     begun = {node: (which, Start(*start)) for node, which, *start in started}
     return kraft.History(
@@ -138,8 +185,25 @@ def kraft_of(plain: Plain) -> kraft.History:
 def of_metadata_log(h: metadata_log.History) -> Plain:
     """Return plain values for `metadata_log_of`."""
     registration = h.registration and [_slots(h.registration.version), *h.registration[1:]]
-    builder = [h.builder.latest, h.builder.state, h.builder.leader_epoch, h.builder.assignment, h.builder.epoch_at_start]
-    return [h.at, h.count, h.covered, h.topic_id, registration, builder, of_final(h.final), h.tail, h.ids, h.shared]
+    builder = [
+        h.builder.latest,
+        h.builder.state,
+        h.builder.leader_epoch,
+        h.builder.assignment,
+        h.builder.epoch_at_start,
+    ]
+    return [
+        h.at,
+        h.count,
+        h.covered,
+        h.topic_id,
+        registration,
+        builder,
+        of_final(h.final),
+        h.tail,
+        h.ids,
+        h.shared,
+    ]
 
 
 def metadata_log_of(plain: Plain) -> metadata_log.History:
@@ -150,7 +214,16 @@ def metadata_log_of(plain: Plain) -> metadata_log.History:
     builder = kraft.RowBuilder(latest, state, leader_epoch, lists, epoch_at_start)
     merged = registration and metadata_log.Registration(Version(*registration[0]), *registration[1:])
     return metadata_log.History(
-        at, count, covered, topic_id, merged, builder, final_of(final), [Row(*row) for row in tail], ids, shared
+        at,
+        count,
+        covered,
+        topic_id,
+        merged,
+        builder,
+        final_of(final),
+        [Row(*row) for row in tail],
+        ids,
+        shared,
     )
 
 

@@ -1,8 +1,9 @@
 """Fold the events of one partition under ZooKeeper controllers.
 
-Three things change, each with lines of its own: the state znode (leader, leader epoch, ISR; its version is the partition epoch), the
-assignment (RS, AR, RR), and the controller's states of the partition and its replicas. Late events change earlier rows, so `add_event`
-collects what lines say, and `build_rows` builds rows from that. Source: kafka.controller.KafkaController, 0.10 to 3.9.
+Three things change, each with lines of its own: the state znode (leader, leader epoch, ISR; its version is
+the partition epoch), the assignment (RS, AR, RR), and the controller's states of the partition and its
+replicas. Late events change earlier rows, so `add_event` collects what lines say, and `build_rows` builds
+rows from that. Source: kafka.controller.KafkaController, 0.10 to 3.9.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -30,7 +31,8 @@ PROPOSED, ANSWERED = event_types("proposes_isr"), event_types("answers_proposed_
 REFUSED = ("reassignment_failed", "reassignments_refused")
 # lines about the znode of the topic before the controller acts on it
 ANNOUNCED = event_types("announces_partitions")
-# above this number of stored items the older ones become final, but never those younger than FINAL_AFTER (microseconds)
+# above this number of stored items the older ones become final, but never those younger than FINAL_AFTER
+# (microseconds)
 KEPT, FINAL_AFTER = 30, 60_000_000
 
 
@@ -51,9 +53,10 @@ class Mark(NamedTuple):
 class Generation:
     """The lines about a partition since its creation, or since its last final version.
 
-    requested: leader epoch -> assignment in requests. is_written: whether writes of its assignment are known. target: target of the running
-    reassignment. created_with: replicas without a reassignment. at_rest: assignment when the reassignment began. printed_values: values of
-    versions, also of final ones. gaps: final epochs that no line names. leader_epoch: assignments are final up to it.
+    requested: leader epoch -> assignment in requests. is_written: whether writes of its assignment are known.
+    target: target of the running reassignment. created_with: replicas without a reassignment. at_rest:
+    assignment when the reassignment began. printed_values: values of versions, also of final ones. gaps:
+    final epochs that no line names. leader_epoch: assignments are final up to it.
     evidence: what distinguishes it from another generation.
     """
 
@@ -86,9 +89,9 @@ class Generation:
 class History:
     """The state of the fold.
 
-    newest: time of the last event. count: number of events. is_first: nothing is final, and no generation has ended. since: position up to
-    which all is final; since_ts: its time. brokers: all brokers that had a replica. shared: digest of the facts about its topic and brokers up to
-    `newest`.
+    newest: time of the last event. count: number of events. is_first: nothing is final, and no generation has
+    ended. since: position up to which all is final; since_ts: its time. brokers: all brokers that had a
+    replica. shared: digest of the facts about its topic and brokers up to `newest`.
     """
 
     newest: int = -1
@@ -130,12 +133,17 @@ def fold(history: History, topic: str, events: Iterable[Event], facts: Incarnati
 def _is_created(generation: Generation, e: Event) -> bool:
     """Return whether an event begins a generation.
 
-    The partition is created; or its topic is new, and was deleted before or had later epochs; or an assignment is written after the deletion.
+    The partition is created; or its topic is new, and was deleted before or had later epochs; or an
+    assignment is written after the deletion.
     """
     if e.says != "happened" or e.replica is not None:
         return False
-    is_new = e.event_type == "topics_changed" and (generation.is_deleted or any(epoch > 0 for epoch in generation.versions))
-    is_assigned = e.is_present and e.replicas is not None and (is_new or (generation.is_deleted and _is_written(e)))
+    is_new = e.event_type == "topics_changed" and (
+        generation.is_deleted or any(epoch > 0 for epoch in generation.versions)
+    )
+    is_assigned = (
+        e.is_present and e.replicas is not None and (is_new or (generation.is_deleted and _is_written(e)))
+    )
     return (e.from_state, e.to_state) == ("NonExistentPartition", "NewPartition") or is_assigned
 
 
@@ -144,15 +152,26 @@ def _is_written(e: Event) -> bool:
     return e.says == "happened" and e.event_type not in ANNOUNCED
 
 
-def in_order_of_events(history: History, topic: str, events: Iterable[Event], facts: IncarnationFacts) -> list[Event]:
+def in_order_of_events(
+    history: History, topic: str, events: Iterable[Event], facts: IncarnationFacts
+) -> list[Event]:
     """Return the events of a partition with those of its topic and of brokers with a replica, in order."""
     own = list(events)
     history.is_stale |= history.shared != _shared(history, topic, facts)
     newest, gaps = history.newest, history.generation.gaps
     history.is_stale |= any((e.ts or 0) <= newest or e.partition_epoch in gaps for e in own)
     history.brokers.update(replica for e in own for replica in e.replicas or ())
-    starts = (e for broker in history.brokers & facts.starts.keys() for e in facts.starts[broker] if e.node not in facts.tracers)
-    shared = [e for e in (*facts.deletions.get(topic, ()), *starts) if (e.ts or 0) > newest and not facts.is_of_kraft(e)]
+    starts = (
+        e
+        for broker in history.brokers & facts.starts.keys()
+        for e in facts.starts[broker]
+        if e.node not in facts.tracers
+    )
+    shared = [
+        e
+        for e in (*facts.deletions.get(topic, ()), *starts)
+        if (e.ts or 0) > newest and not facts.is_of_kraft(e)
+    ]
     return sorted(own + shared, key=lambda e: facts.sort_key(e, tiebreak(e)))
 
 
@@ -167,7 +186,8 @@ def _shared(history: History, topic: str, facts: IncarnationFacts) -> int:
 def tiebreak(e: Event) -> int:
     """Return the order within a millisecond.
 
-    A reassignment is written before the epochs that it raises and reverted after all of them; the deletion of a topic is last.
+    A reassignment is written before the epochs that it raises and reverted after all of them; the deletion of
+    a topic is last.
     """
     if e.event_type == "deletion_completed":
         return 2
@@ -189,7 +209,9 @@ def add_event(generation: Generation, pos: int, e: Event, facts: IncarnationFact
     if e.is_present and e.leader != LEADER_DURING_DELETE:
         _add_version(generation, source, e, facts)
     if kind in PROPOSED:
-        generation.proposed.append(ProposedIsr(*source, e.node if e.broker is None else e.broker, e.previous_isr, e.isr))
+        generation.proposed.append(
+            ProposedIsr(*source, e.node if e.broker is None else e.broker, e.previous_isr, e.isr)
+        )
     elif kind in ANSWERED:
         _forget_proposed(generation.proposed, e.node if e.broker is None else e.broker)
     elif kind == "reassignment_caught_up":
@@ -200,16 +222,22 @@ def add_event(generation: Generation, pos: int, e: Event, facts: IncarnationFact
     elif kind in REFUSED and not (e.text or "").startswith("because controller has moved"):
         # a deposed controller leaves the request to its successor
         generation.marks.append(Mark(*source, kind, e.target_replicas))
-    elif kind == "deletion_completed" and (generation.versions or generation.loose or generation.assigned or generation.marks):
+    elif kind == "deletion_completed" and (
+        generation.versions or generation.loose or generation.assigned or generation.marks
+    ):
         generation.marks.append(Mark(*source, "deleted"))
     generation.replica_states += printed_state(e, pos)
     if e.node not in facts.tracers:
-        generation.replica_states += inferred_states(e, pos, generation.assigned[-1] if generation.assigned else None)
+        generation.replica_states += inferred_states(
+            e, pos, generation.assigned[-1] if generation.assigned else None
+        )
     if e.is_present and e.replicas is not None:
         _add_assignment(generation, source, e)
 
 
-def _add_version(generation: Generation, source: tuple[int, int | None, str], e: Event, facts: IncarnationFacts) -> None:
+def _add_version(
+    generation: Generation, source: tuple[int, int | None, str], e: Event, facts: IncarnationFacts
+) -> None:
     """Add what an event says about the state znode."""
     keeps = facts.keeps.get(e.event_type, ())
     if e.leader is None and e.leader_epoch is None and e.isr is None and e.partition_epoch is None:
@@ -255,7 +283,8 @@ def _forget_proposed(proposed: list[ProposedIsr], writer: int | None) -> None:
 def _add_assignment(generation: Generation, source: tuple[int, int | None, str], e: Event) -> None:
     """Add a written assignment, or that of a request.
 
-    Up to 2.3 only RS is written: AR is the target without the replicas before, RR these without the target; RS equal to the target ends it.
+    Up to 2.3 only RS is written: AR is the target without the replicas before, RR these without the target;
+    RS equal to the target ends it.
     """
     assert e.replicas is not None
     is_written = _is_written(e)
@@ -271,7 +300,9 @@ def _add_assignment(generation: Generation, source: tuple[int, int | None, str],
         # the logs begin during a reassignment: fewer replicas than before are the target
         before = generation.assigned[-1].replicas if generation.assigned else None
         is_ended = before is not None and set(e.replicas) < set(before)
-        generation.assigned.append(Assigned(*source, e.replicas, [] if is_ended else None, [] if is_ended else None))
+        generation.assigned.append(
+            Assigned(*source, e.replicas, [] if is_ended else None, [] if is_ended else None)
+        )
         return
     is_reached = generation.target is None or same_set(generation.target, e.replicas)
     original = generation.at_rest if generation.at_rest is not None else generation.created_with
@@ -280,7 +311,9 @@ def _add_assignment(generation: Generation, source: tuple[int, int | None, str],
     if adding is None:
         adding = [] if is_reached else without(generation.target, original)
     if removing is None:
-        removing = [] if is_reached else without(e.replicas if original is None else original, generation.target)
+        removing = (
+            [] if is_reached else without(e.replicas if original is None else original, generation.target)
+        )
     if is_reached or e.adding_replicas == []:
         generation.at_rest = e.replicas
     generation.assigned.append(Assigned(*source, e.replicas, adding, removing))
@@ -296,18 +329,28 @@ def build_rows(history: History, rows: Rows, facts: IncarnationFacts) -> list[Ro
     """
     generation, is_first = history.generation, history.is_first
     caught_up = [mark[:3] for mark in generation.marks if mark.what == "caught_up"]
-    found = in_order(generation.versions, generation.loose, generation.proposed, caught_up, generation.printed_values)
+    found = in_order(
+        generation.versions, generation.loose, generation.proposed, caught_up, generation.printed_values
+    )
     versions = [*before_all(found), *found] if is_first else found
-    assigned = assignments(generation.assigned, generation.requested, versions, facts, generation.leader_epoch)
+    assigned = assignments(
+        generation.assigned, generation.requested, versions, facts, generation.leader_epoch
+    )
     assigned = [*_before_first(assigned), *assigned] if is_first else assigned
-    later = (row for row in _changes_in_order(generation, versions, assigned) if is_first or row.pos > history.since)
+    later = (
+        row
+        for row in _changes_in_order(generation, versions, assigned)
+        if is_first or row.pos > history.since
+    )
     current = history.final.partitions(later, facts.end)
     kept = [row for _, row, _ in current]
     del rows.partitions[history.final.steps - rows.steps :]
     rows.partitions += current
     replaced_from = {replica: step for replica, (step, _) in history.final.standing.items()}
     rows.replicas = [row for row in rows.replicas if row.step < replaced_from.get(row.replica, 1)]
-    rows.replicas += history.final.replicas(states_by_replica(generation.replica_states, history.final.standing), kept, facts.end)
+    rows.replicas += history.final.replicas(
+        states_by_replica(generation.replica_states, history.final.standing), kept, facts.end
+    )
     rows.reassignments += _reassignments(generation, assigned)
     return kept
 
@@ -315,14 +358,18 @@ def build_rows(history: History, rows: Rows, facts: IncarnationFacts) -> list[Ro
 def _before_first(assigned: Sequence[Assigned]) -> Iterator[Assigned]:
     """Yield the replicas before the first logged assignment, if that begins a reassignment."""
     if assigned and assigned[0].is_moving and assigned[0].adding is not None:
-        yield Assigned(0, None, assigned[0].record_id, without(assigned[0].replicas, assigned[0].adding), [], [], True)
+        yield Assigned(
+            0, None, assigned[0].record_id, without(assigned[0].replicas, assigned[0].adding), [], [], True
+        )
 
 
 NOTHING_ASSIGNED = Assigned(0, None, "", None, None, None)
 KINDS = {"caught_up": 0, "deleted": 3, **dict.fromkeys(PARTITION_STATES, 2)}
 
 
-def _changes_in_order(generation: Generation, versions: Iterable[Version], assigned: Iterable[Assigned]) -> Iterator[Row]:
+def _changes_in_order(
+    generation: Generation, versions: Iterable[Version], assigned: Iterable[Assigned]
+) -> Iterator[Row]:
     """Yield a row for each change of znode, assignment or state."""
     # a record may change several things: the assignment first, so that its phase includes the others
     changes: list[tuple[int, int, int, int, Any]] = [(a.pos, -1, 0, n, a) for n, a in enumerate(assigned)]
@@ -338,23 +385,39 @@ def _changes_in_order(generation: Generation, versions: Iterable[Version], assig
                 # the ISR is a part of the replicas: another assignment was written, whose lines are missing
                 assignment = NOTHING_ASSIGNED
         elif isinstance(thing, Assigned):
-            if is_target(thing, assignment) and not set(znode.isr or ()).isdisjoint(assignment.removing or ()):
-                # replicas leave the ISR before the assignment without them is written: the lines of that are missing
+            if is_target(thing, assignment) and not set(znode.isr or ()).isdisjoint(
+                assignment.removing or ()
+            ):
+                # replicas leave the ISR before the assignment without them is written: the lines of that are
+                # missing
                 znode = Version(0, None, "")
             assignment, epoch_at_start, caught_up = thing, znode.leader_epoch, False
         elif thing.what == "caught_up":
             caught_up = True
         elif thing.what == "deleted":
-            znode, assignment, state = Version(0, None, ""), NOTHING_ASSIGNED._replace(inferred=True), "NonExistentPartition"
+            znode = Version(0, None, "")
+            assignment = NOTHING_ASSIGNED._replace(inferred=True)
+            state = "NonExistentPartition"
         else:
             state = thing.what
         # the changes of one record are one row; versions are several rows, even if one line proves them all
         if after is None or after[0] != pos or (kind == 1 and after[2] == 1):
-            is_raised = znode.leader_epoch is not None and (epoch_at_start is None or znode.leader_epoch > epoch_at_start)
+            is_raised = znode.leader_epoch is not None and (
+                epoch_at_start is None or znode.leader_epoch > epoch_at_start
+            )
             which = phase(assignment.adding, assignment.removing, is_raised=is_raised, caught_up=caught_up)
             epoch = None if znode.is_counted else znode.epoch
             inferred = znode.inferred or assignment.inferred
-            values = znode.leader, znode.leader_epoch, znode.isr, epoch, *assignment[3:6], state, which, inferred
+            values = (
+                znode.leader,
+                znode.leader_epoch,
+                znode.isr,
+                epoch,
+                *assignment[3:6],
+                state,
+                which,
+                inferred,
+            )
             yield Row(pos, thing.ts, *values, thing.record_id)
 
 
@@ -379,7 +442,8 @@ def _reassignments(generation: Generation, assigned: Sequence[Assigned]) -> Iter
 def _never_started(marks: Iterable[Mark], assigned: Sequence[Assigned]) -> Iterator[Reassignment]:
     """Yield requests that were refused while no reassignment was running.
 
-    The request right before is the refused one. 2.4 and later refuse in one line, and in a second line if the request was in ZooKeeper.
+    The request right before is the refused one. 2.4 and later refuse in one line, and in a second line if the
+    request was in ZooKeeper.
     """
     current: Assigned | None = None
     before: Mark | None = None
@@ -391,9 +455,24 @@ def _never_started(marks: Iterable[Mark], assigned: Sequence[Assigned]) -> Itera
             continue
         is_repeated = one.what == REFUSED[1] and before is not None and before.what == REFUSED[0]
         if one.what in REFUSED and not is_repeated and not (current and current.is_moving):
-            target = one.target if one.target is not None else before.target if before and before.what == "requested" else None
+            target = (
+                one.target
+                if one.target is not None
+                else before.target
+                if before and before.what == "requested"
+                else None
+            )
             yield Reassignment(
-                one.pos, one.ts, None, None, current and current.replicas, target, [], [], "never_started", one.record_id
+                one.pos,
+                one.ts,
+                None,
+                None,
+                current and current.replicas,
+                target,
+                [],
+                [],
+                "never_started",
+                one.record_id,
             )
         before = one
 
@@ -407,14 +486,20 @@ def finalise_up_to(history: History, rows: Sequence[Row], facts: IncarnationFact
     Keep what later rows depend on.
     """
     generation = history.generation
-    known = in_order(generation.versions, generation.loose, generation.proposed, [], generation.printed_values)
+    known = in_order(
+        generation.versions, generation.loose, generation.proposed, [], generation.printed_values
+    )
     assigned = assignments(generation.assigned, generation.requested, known, facts, generation.leader_epoch)
-    moving = [(a.pos, after.pos if after else history.count) for a, after in with_next(assigned) if a.is_moving]
+    moving = [
+        (a.pos, after.pos if after else history.count) for a, after in with_next(assigned) if a.is_moving
+    ]
     others: list[Any] = [*generation.replica_states, *assigned, *generation.marks]
     for base in sorted(known, key=lambda v: v.pos, reverse=True):
         at_once = any(one.ts == base.ts and one.pos > base.pos for one in others)
         is_old = (base.ts or 0) <= history.newest - FINAL_AFTER
-        at_rest = not any(a <= base.pos <= z for a, z in moving) and not _completes(base, assigned, generation.requested)
+        at_rest = not any(a <= base.pos <= z for a, z in moving) and not _completes(
+            base, assigned, generation.requested
+        )
         if base.is_whole and not at_once and is_old and at_rest:
             break
     else:
@@ -425,13 +510,21 @@ def finalise_up_to(history: History, rows: Sequence[Row], facts: IncarnationFact
     before = [epoch for epoch in generation.versions if epoch <= base.epoch]
     base.is_written |= any((v.leader_epoch or 0) < base.leader_epoch for v in generation.versions.values())
     generation.gaps |= set(range(min(before, default=base.epoch), base.epoch)) - set(before)
-    generation.printed_values = {values for values in generation.printed_values if (values[1] or 0) >= base.leader_epoch}
-    generation.versions = {base.epoch: base} | {epoch: v for epoch, v in generation.versions.items() if epoch > base.epoch}
+    generation.printed_values = {
+        values for values in generation.printed_values if (values[1] or 0) >= base.leader_epoch
+    }
+    generation.versions = {base.epoch: base} | {
+        epoch: v for epoch, v in generation.versions.items() if epoch > base.epoch
+    }
     generation.loose = [v for v in generation.loose if v.pos > base.pos]
     generation.proposed = [one for one in generation.proposed if one.pos > base.pos]
-    generation.assigned = [a for a in assigned if a.pos <= base.pos][-1:] + [a for a in generation.assigned if a.pos > base.pos]
+    generation.assigned = [a for a in assigned if a.pos <= base.pos][-1:] + [
+        a for a in generation.assigned if a.pos > base.pos
+    ]
     generation.leader_epoch = base.leader_epoch
-    generation.requested = {epoch: one for epoch, one in generation.requested.items() if epoch > base.leader_epoch}
+    generation.requested = {
+        epoch: one for epoch, one in generation.requested.items() if epoch > base.leader_epoch
+    }
     states = [m for m in generation.marks if m.pos <= base.pos and m.what in PARTITION_STATES]
     generation.marks = states[-1:] + [m for m in generation.marks if m.pos > base.pos]
 
@@ -441,7 +534,9 @@ def _completes(base: Version, assigned: Sequence[Assigned], requested: Mapping[i
     sent = requested.get(-1 if base.leader_epoch is None else base.leader_epoch)
     current = [a for a in assigned if a.pos <= base.pos][-1:]
     return (
-        sent is not None and sent.replicas is not None and any(list(sent.replicas) != list(one.replicas or ()) for one in current)
+        sent is not None
+        and sent.replicas is not None
+        and any(list(sent.replicas) != list(one.replicas or ()) for one in current)
     )
 
 
@@ -453,7 +548,9 @@ def finalise(history: History, rows: Sequence[Row], pos: int, ts: int | None) ->
     kept = [row for row in rows if row.pos <= pos]
     if all(row in history.final.before for row in kept):
         kept = []  # the next line may show that a checkpoint is older, or does not count
-    standings = states_by_replica([one for one in history.generation.replica_states if one.pos <= pos], history.final.standing)
+    standings = states_by_replica(
+        [one for one in history.generation.replica_states if one.pos <= pos], history.final.standing
+    )
     if kept:
         history.final.extend(kept, standings)
     elif standings:

@@ -1,8 +1,9 @@
 """ZooKeeper mode: find the assignment (RS, AR, RR) over time, from writes and requests.
 
-The controller prints an assignment when it has written it (`Successfully updated assignment`, controller.log). Requests have the assignment in
-its memory. That does not change within one leader epoch: each change of an assignment raises the leader epoch after it. It is the assignment in
-ZooKeeper, except while a reassignment completes: the new leader epoch is sent with the target, each leaving replica is removed from
+The controller prints an assignment when it has written it (`Successfully updated assignment`,
+controller.log). Requests have the assignment in its memory. That does not change within one leader epoch:
+each change of an assignment raises the leader epoch after it. It is the assignment in ZooKeeper, except while
+a reassignment completes: the new leader epoch is sent with the target, each leaving replica is removed from
 the ISR, and only then the target is written (KafkaController.onPartitionReassignment, all versions).
 """
 
@@ -36,8 +37,14 @@ def add_request(requested: dict[int, Requested], e: Event) -> None:
     """
     if e.leader_epoch is None or e.replicas is None:
         return
-    current = requested.setdefault(e.leader_epoch, Requested(e.replicas, e.adding_replicas, e.removing_replicas))
-    if current.adding is None and e.adding_replicas is not None and list(current.replicas or ()) == list(e.replicas):
+    current = requested.setdefault(
+        e.leader_epoch, Requested(e.replicas, e.adding_replicas, e.removing_replicas)
+    )
+    if (
+        current.adding is None
+        and e.adding_replicas is not None
+        and list(current.replicas or ()) == list(e.replicas)
+    ):
         requested[e.leader_epoch] = Requested(e.replicas, e.adding_replicas, e.removing_replicas)
 
 
@@ -50,9 +57,10 @@ def assignments(
 ) -> list[Assigned]:
     """Return the assignments, one after the other.
 
-    written: as the controller printed them. requested: by leader epoch. leader_epoch: assignments are known up to it.
-    With a controller.log of the active controller, an assignment is valid until the next write, and requests show the one before the first
-    write. Without it, an assignment is unknown in a leader epoch without requests, and so is the time at which the target was written.
+    written: as the controller printed them. requested: by leader epoch. leader_epoch: assignments are known
+    up to it. With a controller.log of the active controller, an assignment is valid until the next write, and
+    requests show the one before the first write. Without it, an assignment is unknown in a leader epoch
+    without requests, and so is the time at which the target was written.
     """
     found: list[Assigned] = []
     left = list(written)
@@ -74,15 +82,24 @@ def assignments(
                 if sent.replicas is not None and is_possible(v, sent.replicas):
                     # the target of the next write ran ahead in the request
                     is_early = bool(left) and _same_order(left[0], now) and not left[0].is_moving
-                    found.append(now._replace(inferred=is_early or (current is not None and not now.is_moving)))
+                    found.append(
+                        now._replace(inferred=is_early or (current is not None and not now.is_moving))
+                    )
             elif current.inferred and list(sent.replicas or ()) == list(current.replicas):
                 found.append(now)
-            elif not facts.hears_controller(known_at, v.ts) and not (leader_epoch == 0 and sent.replicas is None):
+            elif not facts.hears_controller(known_at, v.ts) and not (
+                leader_epoch == 0 and sent.replicas is None
+            ):
                 completing = _next(found, now, completing)
         if completing and not completing.is_reached and is_possible(v, completing.target.replicas):
             found.append(completing.target._replace(pos=v.pos, ts=v.ts, record_id=v.record_id, inferred=True))
             completing = completing._replace(is_reached=True)
-        elif completing and not completing.is_reached and found[-1].replicas is not None and not found[-1].is_moving:
+        elif (
+            completing
+            and not completing.is_reached
+            and found[-1].replicas is not None
+            and not found[-1].is_moving
+        ):
             # the leaving replicas were written first, and there is no log of that
             found.append(Assigned(v.pos, v.ts, v.record_id, *NOT_KNOWN))
         known_at = v.ts
@@ -105,7 +122,8 @@ def _next(found: list[Assigned], now: Assigned, completing: Completion | None) -
     Return the reassignment that completes, if any.
     """
     current = found[-1]
-    is_same, is_target_again = _same_order(now, current), completing is not None and _same_order(now, completing.target)
+    is_same = _same_order(now, current)
+    is_target_again = completing is not None and _same_order(now, completing.target)
     if completing and is_target_again and not completing.is_reached:
         return completing
     if is_same and not is_target_again and (now.adding is None or now.values() == current.values()):
@@ -114,7 +132,12 @@ def _next(found: list[Assigned], now: Assigned, completing: Completion | None) -
     begins = now.is_moving or (
         now.adding is None and now.replicas is not None and set(now.replicas) > set(current.replicas or ())
     )
-    if now.replicas is not None and not begins and not is_target_again and not (is_same and not current.is_moving):
+    if (
+        now.replicas is not None
+        and not begins
+        and not is_target_again
+        and not (is_same and not current.is_moving)
+    ):
         return Completion(now)
     # if a target was requested before, the controller has written it since: it does one thing after the other
     found.append(now)

@@ -1,7 +1,8 @@
 """ZooKeeper mode: order the versions of a partition's state znode (leader, leader epoch, ISR).
 
-The version of the znode is the partition epoch. All lines that name it are about one version, whatever their clock. Lines without it (most up
-to 2.6) are ordered by their time, unless a version with an epoch has the same values.
+The version of the znode is the partition epoch. All lines that name it are about one version, whatever their
+clock. Lines without it (most up to 2.6) are ordered by their time, unless a version with an epoch has the
+same values.
 """
 
 from collections import defaultdict
@@ -19,9 +20,10 @@ Values = tuple[int | None, int | None, tuple[int, ...] | None]
 class Version:
     """One version of the znode: the values in lines of a partition epoch or, without an epoch, of a moment.
 
-    keeps: fields that are as in the version before (`keeps` of the rules). elects: it elects a leader of an online partition. is_counted: no
-    line prints the epoch; it only orders the version. is_by_leader: the leader wrote it, up to 2.6. is_written: its writer prints it; requests
-    may have older values. begun: the leader epoch in which the leader that wrote it began to lead.
+    keeps: fields that are as in the version before (`keeps` of the rules). elects: it elects a leader of an
+    online partition. is_counted: no line prints the epoch; it only orders the version. is_by_leader: the
+    leader wrote it, up to 2.6. is_written: its writer prints it; requests may have older values. begun: the
+    leader epoch in which the leader that wrote it began to lead.
     """
 
     pos: int
@@ -51,7 +53,11 @@ class Version:
     @property
     def is_whole(self) -> bool:
         """Return whether all values are known and printed."""
-        return None not in (self.epoch, self.leader, self.leader_epoch, self.isr) and not self.is_counted and not self.inferred
+        return (
+            None not in (self.epoch, self.leader, self.leader_epoch, self.isr)
+            and not self.is_counted
+            and not self.inferred
+        )
 
     def learn(self, other: "Version", names: Iterable[str] = ("leader", "leader_epoch", "isr")) -> None:
         """Fill unknown values from another version."""
@@ -92,15 +98,19 @@ def in_order(
 ) -> list[Version]:
     """Return the versions in order, with all known values and the position where each began.
 
-    printed: by partition epoch. loose: versions without one. caught_up: position, time and record of lines that the target replicas of a
-    reassignment have caught up. printed_values: values of final versions with an epoch.
+    printed: by partition epoch. loose: versions without one. caught_up: position, time and record of lines
+    that the target replicas of a reassignment have caught up. printed_values: values of final versions with
+    an epoch.
     """
     known = {epoch: version.copy() for epoch, version in printed.items()}
     writes = leader_writes(proposed, known)
     for write in writes:
         if write.is_proven:
             version = replace(
-                write.version, inferred=False, pos=_END if write.proof_pos is None else write.proof_pos, ts=write.proof_ts
+                write.version,
+                inferred=False,
+                pos=_END if write.proof_pos is None else write.proof_pos,
+                ts=write.proof_ts,
             )
             assert version.epoch is not None
             known.setdefault(version.epoch, version).learn(version)
@@ -116,7 +126,11 @@ def in_order(
     _learn_leader_epochs(ordered)
     found = [
         *ordered,
-        *(w.version for w in writes if w.version.epoch not in known or w.version.pos < known[w.version.epoch].pos),
+        *(
+            w.version
+            for w in writes
+            if w.version.epoch not in known or w.version.pos < known[w.version.epoch].pos
+        ),
         *_unexplained(ordered, loose, values),
         *_before_election(caught_up, ordered),
     ]
@@ -136,8 +150,9 @@ def _follows(before: Version, version: Version) -> bool:
 def _learn_leader_epochs(ordered: Iterable[Version]) -> None:
     """Set the leader epoch of leaders' writes, if the epochs since a version with both epochs prove it.
 
-    A controller raises both epochs by one, a leader only the partition epoch. So the difference of their growth is the number of leaders'
-    writes. If leaders print that number, no controller has written since the leader began.
+    A controller raises both epochs by one, a leader only the partition epoch. So the difference of their
+    growth is the number of leaders' writes. If leaders print that number, no controller has written since the
+    leader began.
     """
     base, writes = None, 0
     for version in ordered:
@@ -150,11 +165,13 @@ def _learn_leader_epochs(ordered: Iterable[Version]) -> None:
             base, writes = (_epoch(version), version.leader_epoch), 0
 
 
-def _unexplained(ordered: Sequence[Version], loose: Iterable[Version], values: set[Values]) -> Iterator[Version]:
+def _unexplained(
+    ordered: Sequence[Version], loose: Iterable[Version], values: set[Values]
+) -> Iterator[Version]:
     """Yield versions without an epoch that no version with an epoch explains, and that are not outdated.
 
-    Controllers raise leader epochs, and so know them; they learn an ISR that a leader wrote seconds later. So a version without an epoch, in
-    the leader epoch of a leader's write, is older than that write.
+    Controllers raise leader epochs, and so know them; they learn an ISR that a leader wrote seconds later. So
+    a version without an epoch, in the leader epoch of a leader's write, is older than that write.
     """
     newest = -1
     learning: int | None = None
@@ -174,10 +191,11 @@ def _unexplained(ordered: Sequence[Version], loose: Iterable[Version], values: s
 def leader_writes(proposed: Sequence[ProposedIsr], known: Mapping[int, Version]) -> list[LeaderWrite]:
     """Return the writes of leaders, up to 2.3. known: versions by partition epoch.
 
-    A controller's write raises leader epoch and partition epoch by one, a leader's write only the partition epoch. A leader writes only if the
-    partition epoch is the one that it knows. So the n-th proposal since the begin of the leader epoch is n partition epochs later. A proposal
-    counts if it begins with the ISR of its leader epoch or of the proposal before. It is proven by the next proposal, or by a later version
-    whose epochs leave room for it; without both, and if nothing later is known, it is only probable.
+    A controller's write raises leader epoch and partition epoch by one, a leader's write only the partition
+    epoch. A leader writes only if the partition epoch is the one that it knows. So the n-th proposal since
+    the begin of the leader epoch is n partition epochs later. A proposal counts if it begins with the ISR of
+    its leader epoch or of the proposal before. It is proven by the next proposal, or by a later version whose
+    epochs leave room for it; without both, and if nothing later is known, it is only probable.
     """
     by_leader_epoch: dict[int, list[Version]] = defaultdict(list)
     of_epoch: dict[int, list[ProposedIsr]] = defaultdict(list)
@@ -196,12 +214,17 @@ def leader_writes(proposed: Sequence[ProposedIsr], known: Mapping[int, Version])
     return [
         write
         for leader_epoch, its in of_epoch.items()
-        for write in _writes_of(leader_epoch, its, by_leader_epoch, by_leader_epoch.get(later.get(leader_epoch, -1), []))
+        for write in _writes_of(
+            leader_epoch, its, by_leader_epoch, by_leader_epoch.get(later.get(leader_epoch, -1), [])
+        )
     ]
 
 
 def _writes_of(
-    leader_epoch: int, its: Sequence[ProposedIsr], by_leader_epoch: Mapping[int, Sequence[Version]], later: Sequence[Version]
+    leader_epoch: int,
+    its: Sequence[ProposedIsr],
+    by_leader_epoch: Mapping[int, Sequence[Version]],
+    later: Sequence[Version],
 ) -> Iterator[LeaderWrite]:
     """Yield the writes of one leader epoch.
 
@@ -226,7 +249,16 @@ def _writes_of(
         is_proven = by_next or room >= epoch - leader_epoch
         if is_proven or (after is None and limit is None):
             values = one.writer, leader_epoch if is_certain else None, one.isr
-            version = Version(one.pos, one.ts, one.record_id, epoch, *values, is_counted=True, inferred=True, is_by_leader=True)
+            version = Version(
+                one.pos,
+                one.ts,
+                one.record_id,
+                epoch,
+                *values,
+                is_counted=True,
+                inferred=True,
+                is_by_leader=True,
+            )
             yield LeaderWrite(version, is_proven, *(after[:2] if by_next else (None, None)))
 
 
@@ -235,11 +267,13 @@ def _epoch(version: Version) -> int:
     return version.epoch
 
 
-def _before_election(caught_up: Iterable[tuple[int, int | None, str]], ordered: Sequence[Version]) -> Iterator[Version]:
+def _before_election(
+    caught_up: Iterable[tuple[int, int | None, str]], ordered: Sequence[Version]
+) -> Iterator[Version]:
     """Yield the version in which all target replicas were in the ISR, if no line prints it.
 
-    A reassignment election changes the leader and keeps the ISR (ReassignPartitionLeaderElectionStrategy), so the election prints the ISR
-    before it. The controller prints the time of that: `have all caught up`.
+    A reassignment election changes the leader and keeps the ISR (ReassignPartitionLeaderElectionStrategy), so
+    the election prints the ISR before it. The controller prints the time of that: `have all caught up`.
     """
     caught_up = list(caught_up)
     for before, after in pairwise(ordered) if caught_up else ():
@@ -247,7 +281,9 @@ def _before_election(caught_up: Iterable[tuple[int, int | None, str]], ordered: 
         if after.elects and raised and after.isr is not None and _epoch(after) - _epoch(before) > 1:
             for mark in caught_up:
                 if before.pos < mark[0] < after.pos:
-                    yield Version(*mark, _epoch(after) - 1, before.leader, before.leader_epoch, after.isr, inferred=True)
+                    yield Version(
+                        *mark, _epoch(after) - 1, before.leader, before.leader_epoch, after.isr, inferred=True
+                    )
 
 
 def before_all(found: Sequence[Version]) -> Iterator[Version]:

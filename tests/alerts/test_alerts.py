@@ -1,4 +1,6 @@
-"""Alerts without a JVM: which findings are due at which sink, in which messages, and the texts of the messages."""
+"""Alerts without a JVM: which findings are due at which sink, in which messages, and the texts of the
+messages.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +40,11 @@ PAGER = PagerDuty(name="pager", routing_key_env="PD_KEY", limit=3)
 CHAT = Slack(name="chat", url_env="CHAT_URL", limit=3)
 HOOK = Webhook(name="hook", url="https://hook.example.org/x", limit=3)
 POST = Mail(
-    name="post", url="smtp://mail.example.org", sender="audit@example.org", to=("ann@example.org", "bob@example.org"), limit=3
+    name="post",
+    url="smtp://mail.example.org",
+    sender="audit@example.org",
+    to=("ann@example.org", "bob@example.org"),
+    limit=3,
 )
 PHONE = Apprise(name="phone", url_env="PHONE_URL", limit=3)
 # one of each type
@@ -91,7 +97,9 @@ class Runs:
         self.sent: list[Sent] = []
         self.now = NOW
 
-    def run(self, *findings: Finding, down: Iterable[str] = (), again: str | None = None) -> list[tuple[str, str, str]]:
+    def run(
+        self, *findings: Finding, down: Iterable[str] = (), again: str | None = None
+    ) -> list[tuple[str, str, str]]:
         """(sink, state, key) of the messages, in order; those to a sink that is down fail."""
         planned = plan(self.sinks, findings, self.sent, now=self.now, newest=NEWEST, again=again)
         for some in planned.values():
@@ -100,7 +108,11 @@ class Runs:
                 labels = AM.labels(message, CONTEXT)
                 self.sent = latest([*self.sent, *outcome(message, self.now, error, labels)])
         self.now += timedelta(days=1)
-        return [(m.sink.name, m.state, m.key[-1] if not m.digest else "digest") for some in planned.values() for m in some]
+        return [
+            (m.sink.name, m.state, m.key[-1] if not m.digest else "digest")
+            for some in planned.values()
+            for m in some
+        ]
 
 
 def test_a_sink_is_notified_once_per_start_and_end() -> None:
@@ -112,7 +124,12 @@ def test_a_sink_is_notified_once_per_start_and_end() -> None:
     assert runs.run(finding(status="reopened")) == [("oncall", FIRING, "1"), ("chat", FIRING, "1")]
     assert runs.run(finding(status="open")) == []
     assert runs.run(finding(status="resolved")) == [("oncall", RESOLVED, "1"), ("chat", RESOLVED, "1")]
-    assert {(row.state, row.occurrence) for row in runs.sent} == {(FIRING, 1), (RESOLVED, 1), (FIRING, 2), (RESOLVED, 2)}
+    assert {(row.state, row.occurrence) for row in runs.sent} == {
+        (FIRING, 1),
+        (RESOLVED, 1),
+        (FIRING, 2),
+        (RESOLVED, 2),
+    }
 
 
 def test_undelivered_messages_are_sent_first_by_the_next_run() -> None:
@@ -134,7 +151,11 @@ def test_a_finding_that_is_resolved_before_it_was_delivered() -> None:
     runs = Runs(PAGER, CHAT)
     runs.run(finding(), down=["pager", "chat"])
     # a pager gets the incident and its end; people read one message
-    assert runs.run(finding(status="resolved")) == [("pager", FIRING, "1"), ("pager", RESOLVED, "1"), ("chat", RESOLVED, "1")]
+    assert runs.run(finding(status="resolved")) == [
+        ("pager", FIRING, "1"),
+        ("pager", RESOLVED, "1"),
+        ("chat", RESOLVED, "1"),
+    ]
     assert runs.run(finding(status="resolved")) == []
     assert all(row.delivered_at for row in runs.sent)
     assert sorted((row.sink, row.state) for row in runs.sent) == [
@@ -228,7 +249,9 @@ def test_a_digest_lists_the_worst_harm_first() -> None:
         finding(2, check_id="unclean_election", first_seen=late),
         *(finding(n, check_id="data_at_risk", title="Broker 3 truncated 9 records") for n in range(401, 420)),
     ]
-    (firing,) = [m for some in plan([CHAT], [*others, *loss], [], now=NOW, newest=NEWEST).values() for m in some]
+    (firing,) = [
+        m for some in plan([CHAT], [*others, *loss], [], now=NOW, newest=NEWEST).values() for m in some
+    ]
     lines = text.description(firing, CONTEXT).split("\n")
     assert all("Broker 3 truncated 9 records" in line for line in lines[1 : text.NAMED + 1])
     assert lines[-1].startswith(
@@ -259,9 +282,16 @@ def test_limits_are_those_of_a_cluster() -> None:
 STATES = st.lists(st.sampled_from(["new", "resolved", "open", "reopened"]), min_size=3, max_size=3)
 
 
-@given(runs=st.lists(st.tuples(STATES, st.booleans(), st.booleans()), min_size=1, max_size=8), limit=st.integers(1, 3))
-def test_in_any_course_each_state_is_delivered_once_and_in_turn(runs: list[tuple[list[str], bool, bool]], limit: int) -> None:
-    """Any course of three findings, with sinks that are up or down: an incident is opened and resolved in turn, never twice."""
+@given(
+    runs=st.lists(st.tuples(STATES, st.booleans(), st.booleans()), min_size=1, max_size=8),
+    limit=st.integers(1, 3),
+)
+def test_in_any_course_each_state_is_delivered_once_and_in_turn(
+    runs: list[tuple[list[str], bool, bool]], limit: int
+) -> None:
+    """Any course of three findings, with sinks that are up or down: an incident is opened and resolved in
+    turn, never twice.
+    """
     world = Runs(replace(PAGER, limit=limit), replace(CHAT, limit=limit, ended=False))
     for statuses, pager_down, chat_down in [*runs, (["resolved"] * 3, False, False)]:
         down = [name for name, is_down in (("pager", pager_down), ("chat", chat_down)) if is_down]
@@ -273,7 +303,9 @@ def test_in_any_course_each_state_is_delivered_once_and_in_turn(runs: list[tuple
     for sink in world.sinks:
         for number in (1, 2, 3):
             rows = [
-                row for row in world.sent if row.sink == sink.name and row.fingerprint == f"{number:064x}" and row.delivered_at
+                row
+                for row in world.sent
+                if row.sink == sink.name and row.fingerprint == f"{number:064x}" and row.delivered_at
             ]
             rows.sort(key=lambda row: (row.occurrence, row.state == RESOLVED))
             assert [row.state for row in rows] == [FIRING, RESOLVED] * (len(rows) // 2)
@@ -282,7 +314,7 @@ def test_in_any_course_each_state_is_delivered_once_and_in_turn(runs: list[tuple
             assert times == sorted(times) or (sink.type == "pagerduty" and any(row.digest for row in rows))
 
 
-# -- texts of messages ------------------------------------------------------------------------------------------
+# -- texts of messages ---------------------------------------------------------------------------------------
 
 PLAIN = finding()
 LEADERLESS = finding(
@@ -318,7 +350,11 @@ def message(sink: Sink, name: str) -> Message:
 
 def context() -> text.Context:
     hostile = text.Line(
-        None, None, "/logs/a\nb/<img src=x>.log", 7, f"WARN {NAME} token=s3cret-token \x07 ]]> </pre>\n  at kafka"
+        None,
+        None,
+        "/logs/a\nb/<img src=x>.log",
+        7,
+        f"WARN {NAME} token=s3cret-token \x07 ]]> </pre>\n  at kafka",
     )
     return replace(CONTEXT, lines={**CONTEXT.lines, "hostile": hostile}, hidden=("s3cret-token",))
 
@@ -326,13 +362,19 @@ def context() -> text.Context:
 def body(sink: Sink, name: str) -> Any:
     (request,) = sink.requests([message(sink, name)], context())
     if isinstance(request.body, EmailMessage):
-        return [*(f"{key}: {value}" for key, value in request.body.items()), "", *request.body.get_content().splitlines()]
+        return [
+            *(f"{key}: {value}" for key, value in request.body.items()),
+            "",
+            *request.body.get_content().splitlines(),
+        ]
     return request.body
 
 
 def test_each_type_of_sink_is_tested() -> None:
     missing = SINK_TYPES.keys() - {sink.type for sink in SINKS}
-    assert not missing, f"add a sink of type {', '.join(sorted(missing))} to SINKS of tests/alerts/test_alerts.py"
+    assert not missing, (
+        f"add a sink of type {', '.join(sorted(missing))} to SINKS of tests/alerts/test_alerts.py"
+    )
 
 
 @pytest.mark.parametrize("name", MESSAGES)
@@ -352,9 +394,16 @@ def test_golden(sink: Sink, name: str, request: pytest.FixtureRequest) -> None:
 @pytest.mark.parametrize("name", MESSAGES)
 def test_a_headline_names_finding_and_topic_in_80_characters(name: str) -> None:
     first = message(CHAT, name).findings[0]
-    for headline in (text.summary(message(CHAT, name), context()), text.titled(message(CHAT, name), context())):
+    for headline in (
+        text.summary(message(CHAT, name), context()),
+        text.titled(message(CHAT, name), context()),
+    ):
         assert len(headline) <= 80
-        assert text.what(first, context()) in headline or first.title[:12] in headline or not first.title.isprintable()
+        assert (
+            text.what(first, context()) in headline
+            or first.title[:12] in headline
+            or not first.title.isprintable()
+        )
         assert (first.topic or "")[:6] in headline
         assert headline.isprintable()
 
@@ -533,24 +582,44 @@ def test_the_guide_names_each_key_of_a_webhook() -> None:
     assert request.headers["Idempotency-Key"] == f"{request.body['key']}/firing/1"
 
 
-# -- one alert per story -----------------------------------------------------------------------------------------
+# -- one alert per story -------------------------------------------------------------------------------------
 
 
 def story(**changed: Any) -> list[Finding]:
-    """A cause (1) and two findings that follow from it, the second from the first; one of them is worse than the cause."""
+    """A cause (1) and two findings that follow from it, the second from the first; one of them is worse than
+    the cause.
+    """
     cause = finding(1, check_id="log_directory_failed", title="Disk failed", **changed)
     leaderless = finding(
-        2, check_id="partition_leaderless", severity="critical", title="No leader", caused_by=cause.fingerprint, **changed
+        2,
+        check_id="partition_leaderless",
+        severity="critical",
+        title="No leader",
+        caused_by=cause.fingerprint,
+        **changed,
     )
-    return [cause, leaderless, finding(3, check_id="below_min_isr", title="Below", caused_by=leaderless.fingerprint, **changed)]
+    return [
+        cause,
+        leaderless,
+        finding(3, check_id="below_min_isr", title="Below", caused_by=leaderless.fingerprint, **changed),
+    ]
 
 
-def planned(sinks: Sequence[Sink], findings: Sequence[Finding], sent: Sequence[Sent] = ()) -> dict[str, list[Message]]:
+def planned(
+    sinks: Sequence[Sink], findings: Sequence[Finding], sent: Sequence[Sent] = ()
+) -> dict[str, list[Message]]:
     return plan(sinks, findings, sent, now=NOW, newest=NEWEST)
 
 
-def delivered(messages: Mapping[str, Sequence[Message]], sent: Sequence[Sent] = (), minutes: int = 0) -> list[Sent]:
-    rows = [row for some in messages.values() for one in some for row in outcome(one, NOW + timedelta(minutes=minutes), None)]
+def delivered(
+    messages: Mapping[str, Sequence[Message]], sent: Sequence[Sent] = (), minutes: int = 0
+) -> list[Sent]:
+    rows = [
+        row
+        for some in messages.values()
+        for one in some
+        for row in outcome(one, NOW + timedelta(minutes=minutes), None)
+    ]
     return latest([*sent, *rows])
 
 

@@ -53,7 +53,10 @@ def of_alertmanager(url: str | None) -> list[dict[str, Any]]:
 def test_three_runs(
     spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Run 1: an illegal state change and a blocked deletion, and Slack is down. Run 2: Slack is back. Run 3: both are resolved."""
+    """Run 1: an illegal state change and a blocked deletion, and Slack is down.
+
+    Run 2: Slack is back. Run 3: both are resolved.
+    """
     tables, metrics = tmp_path / "tables", tmp_path / "kafka_audit.prom"
 
     def run(*arguments: str, code: int) -> str:
@@ -148,14 +151,21 @@ def test_three_runs(
         in_json = json.loads(run("findings", fingerprint, "--json", "--lines", "1", code=errors.CLEAN))
         times = [line["ts"] for line in in_json["context"]]
         assert times == sorted(times)
-        assert [line["record_id"] for line in in_json["proof"]] == found["illegal_replica_transition"]["evidence"]
+        assert [line["record_id"] for line in in_json["proof"]] == found["illegal_replica_transition"][
+            "evidence"
+        ]
         assert [line["evidence"] for line in in_json["context"]].count(True) == 1
 
         write_logs(tmp_path / "logs")
         verdict = json.loads(run(*audit, "--now", "2026-11-22T00:00:00Z", code=errors.CLEAN))
-        over = {finding["check_id"]: finding for finding in verdict["findings"] if finding["status"] == "resolved"}
-        assert {name: f["first_seen"] for name, f in over.items()} == {name: f["first_seen"] for name, f in found.items()}
-        # the planted line breaks the history of its replica; at the end of the recording all brokers are stopped
+        over = {
+            finding["check_id"]: finding for finding in verdict["findings"] if finding["status"] == "resolved"
+        }
+        assert {name: f["first_seen"] for name, f in over.items()} == {
+            name: f["first_seen"] for name, f in found.items()
+        }
+        # the planted line breaks the history of its replica; at the end of the recording all brokers are
+        # stopped
         assert {f["check_id"]: f["severity"] for f in verdict["findings"] if f["check_id"] not in over} == {
             "cluster_down": "info",
             "history_broken": "warning",
@@ -204,10 +214,15 @@ def test_a_silenced_finding_is_stored_as_silenced_and_sent_to_no_sink(
             who = "Ann"
         """)
         tables = str(tmp_path / "tables")
-        assert main(["audit", str(tmp_path / "logs"), "--tables", tables, "--config", str(config)]) == errors.CLEAN
+        assert (
+            main(["audit", str(tmp_path / "logs"), "--tables", tables, "--config", str(config)])
+            == errors.CLEAN
+        )
         assert "no findings; 3 silenced" in capsys.readouterr().out
         assert main(["findings", "--tables", tables, "--status", "new"]) == errors.CLEAN
         shown = capsys.readouterr().out
-        assert shown.count("silenced: its disk is being replaced, for good") == 2  # broker_down, topic_deletion_blocked
+        assert (
+            shown.count("silenced: its disk is being replaced, for good") == 2
+        )  # broker_down, topic_deletion_blocked
         assert shown.count("silenced: we know, for good, by Ann") == 1
         assert hook.bodies == []

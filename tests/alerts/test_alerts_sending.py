@@ -1,4 +1,6 @@
-"""Sending alerts to servers that are up, down, slow or hostile; what is recorded, and what the next run sends."""
+"""Sending alerts to servers that are up, down, slow or hostile; what is recorded, and what the next run
+sends.
+"""
 
 from __future__ import annotations
 
@@ -54,7 +56,11 @@ from jobs.config import load
 from jobs.nightly_audit import main
 
 PATH = "/services/T0000/B0000/aVerySecretPart"
-ENVIRONMENT = {"PD_KEY": "0123456789abcdef0123456789abcdef", "TOKEN": "t0ken-of-the-hook", "PW": "passw0rd-of-ann"}
+ENVIRONMENT = {
+    "PD_KEY": "0123456789abcdef0123456789abcdef",
+    "TOKEN": "t0ken-of-the-hook",
+    "PW": "passw0rd-of-ann",
+}
 
 
 @pytest.fixture(autouse=True)
@@ -71,13 +77,22 @@ def short_waits(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def hidden_by(sink: Sink, environment: Mapping[str, str]) -> tuple[str, ...]:
-    """Secrets of a sink, and of another one of the same configuration that has a token: a message repeats none of them."""
+    """Secrets of a sink, and of another one of the same configuration that has a token: a message repeats
+    none of them.
+    """
     other = replace(HOOK, token_env="TOKEN")
-    return tuple(sorted({*sink.secrets(environment).hidden(), *other.secrets(environment).hidden()}, key=len, reverse=True))
+    return tuple(
+        sorted(
+            {*sink.secrets(environment).hidden(), *other.secrets(environment).hidden()}, key=len, reverse=True
+        )
+    )
 
 
 def run(
-    sink: Sink, *findings: Finding, sent: list[Sent] | None = None, environment: Mapping[str, str] = ENVIRONMENT
+    sink: Sink,
+    *findings: Finding,
+    sent: list[Sent] | None = None,
+    environment: Mapping[str, str] = ENVIRONMENT,
 ) -> tuple[list[Sent], list[Delivered]]:
     """Return (the outbox afterwards, the reports of the sink)."""
     before = sent or []
@@ -92,11 +107,26 @@ def run(
 MISBEHAVIOUR: dict[str, tuple[standins.Behaviour, str, int, int]] = {
     "hangs": (standins.hang, "no answer within 1 s", 3, 1),
     "500": (lambda handler, number: answer(handler, 500), "answered 500", 3, 3),
-    "429 for an hour": (lambda handler, number: answer(handler, 429, Retry_After="3600"), "answered 429", 1, 1),
+    "429 for an hour": (
+        lambda handler, number: answer(handler, 429, Retry_After="3600"),
+        "answered 429",
+        1,
+        1,
+    ),
     "garbage": (standins.garbage, "closed the connection without an answer that can be read", 3, 1),
     "hangs up": (standins.hang_up, "closed the connection without an answer that can be read", 3, 1),
-    "302": (lambda handler, number: answer(handler, 302, Location="http://127.0.0.1:1/"), "answered 302", 1, 1),
-    "400": (lambda handler, number: answer(handler, 400, "no\x1b[31m such thing"), "answered 400: no?[31m such thing", 1, 1),
+    "302": (
+        lambda handler, number: answer(handler, 302, Location="http://127.0.0.1:1/"),
+        "answered 302",
+        1,
+        1,
+    ),
+    "400": (
+        lambda handler, number: answer(handler, 400, "no\x1b[31m such thing"),
+        "answered 400: no?[31m such thing",
+        1,
+        1,
+    ),
 }
 
 
@@ -117,7 +147,9 @@ def test_the_next_run_delivers_failed_messages_once(
         assert time.monotonic() - began < 15
         assert (report.failed, report.error) == (2, says)
         refused = name in {"302", "400"} and sink.type == "slack"  # the next message may be taken
-        assert len(server.bodies) == (2 if refused else asked if sink.type == "alertmanager" else asked_of_others)
+        assert len(server.bodies) == (
+            2 if refused else asked if sink.type == "alertmanager" else asked_of_others
+        )
         assert {(row.delivered_at, row.error) for row in sent} == {(None, says)}
         assert "next run tries again" in report.sentence()
 
@@ -133,7 +165,9 @@ def test_the_next_run_delivers_failed_messages_once(
         assert server.bodies == []
 
 
-def test_a_server_that_answers_byte_after_byte_does_not_block_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_server_that_answers_byte_after_byte_does_not_block_the_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(delivery, "PATIENCE", 1)
     with serving(standins.trickle) as server:
         began = time.monotonic()
@@ -246,7 +280,9 @@ def test_mail(tmp_path: Path) -> None:
     _, (report,) = run(replace(POST, url=f"smtp://127.0.0.1:{standins.free_port()}"), finding(1))
     assert report.error == "connection refused"
     with serving(standins.hang) as server:  # no mail server at all
-        _, (report,) = run(replace(POST, url=server.url.replace("http", "smtp"), timeout_seconds=1), finding(1))
+        _, (report,) = run(
+            replace(POST, url=server.url.replace("http", "smtp"), timeout_seconds=1), finding(1)
+        )
         assert report.error is not None
 
 
@@ -294,8 +330,15 @@ def test_secrets_are_in_no_error_or_row(tmp_path: Path, name: str, capfd: pytest
 
 @pytest.mark.parametrize("sink", [AM, PAGER, CHAT, HOOK, POST, PHONE], ids=lambda sink: sink.type)
 def test_a_dry_run_shows_what_would_be_sent_and_no_secret(sink: Sink) -> None:
-    sink = replace(sink, url=None, url_env="ADDRESS", **({"token_env": "TOKEN"} if "token_env" in sink.settings() else {}))
-    environment = ENVIRONMENT | {"ADDRESS": "https://ann:passw0rd-of-ann@hooks.example.org/aVerySecretPart?key=anotherSecret"}
+    sink = replace(
+        sink,
+        url=None,
+        url_env="ADDRESS",
+        **({"token_env": "TOKEN"} if "token_env" in sink.settings() else {}),
+    )
+    environment = ENVIRONMENT | {
+        "ADDRESS": "https://ann:passw0rd-of-ann@hooks.example.org/aVerySecretPart?key=anotherSecret"
+    }
     hidden = hidden_by(sink, environment)
     careless = finding(
         1,
@@ -315,7 +358,9 @@ def test_a_dry_run_shows_what_would_be_sent_and_no_secret(sink: Sink) -> None:
 
 
 @pytest.mark.parametrize("name", MESSAGES)
-@pytest.mark.parametrize("sink", [one for one in SINKS if isinstance(one, HttpSink)], ids=lambda sink: sink.type)
+@pytest.mark.parametrize(
+    "sink", [one for one in SINKS if isinstance(one, HttpSink)], ids=lambda sink: sink.type
+)
 def test_requests_are_those_of_the_golden_files(sink: Sink, name: str) -> None:
     """The bytes that a server receives are compared: a text is not quoted, and JSON is not encoded twice."""
     with serving() as server:
@@ -390,9 +435,15 @@ def test_a_new_type_of_sink_is_one_file(tmp_path: Path, monkeypatch: pytest.Monk
         assert "a-secret-loft" not in dry
         _, (report,) = run(sink, finding(1), environment=environment)
         assert report.error is None
-        assert server.bodies == [{"colour": "white", "text": "[error] The deletion of audit waits for broker 3 (payments)"}]
+        assert server.bodies == [
+            {"colour": "white", "text": "[error] The deletion of audit waits for broker 3 (payments)"}
+        ]
     for wrong, complaint in (("colour", "unknown key 'color'"), ("loft_env", "loft_env is missing")):
-        text = alert.replace(f"{wrong} = ", "color = ") if wrong == "colour" else alert.replace('loft_env = "LOFT"\n', "")
+        text = (
+            alert.replace(f"{wrong} = ", "color = ")
+            if wrong == "colour"
+            else alert.replace('loft_env = "LOFT"\n', "")
+        )
         (tmp_path / "audit.toml").write_text(text)
         with pytest.raises(errors.UsageError, match=complaint):
             load(tmp_path / "audit.toml", environment)
@@ -425,7 +476,9 @@ def test_a_killed_run_repeats_at_most_one_message_under_the_same_key(tmp_path: P
 
     outbox = tmp_path / "outbox"
     with serving(third_hangs) as server:
-        script = RUN.format(path=[str(folder) for folder in Path(__file__).parents[:3]], url=server.url, outbox=str(outbox))
+        script = RUN.format(
+            path=[str(folder) for folder in Path(__file__).parents[:3]], url=server.url, outbox=str(outbox)
+        )
         process = subprocess.Popen([sys.executable, "-c", script])
         for _ in range(300):
             if len(server.bodies) == 3:
@@ -433,7 +486,10 @@ def test_a_killed_run_repeats_at_most_one_message_under_the_same_key(tmp_path: P
             time.sleep(0.1)
         os.kill(process.pid, signal.SIGKILL)
         process.wait(10)
-        sent = [eval(line, {"Sent": Sent, "datetime": datetime_module}) for line in outbox.read_text().splitlines()]
+        sent = [
+            eval(line, {"Sent": Sent, "datetime": datetime_module})
+            for line in outbox.read_text().splitlines()
+        ]
         assert [row.fingerprint[-1] for row in sent if row.delivered_at] == ["1", "2"]
         run(replace(HOOK, url=server.url, limit=9), *[finding(n) for n in range(1, 6)], sent=sent)
         keys = [headers["Idempotency-Key"][63] for headers in server.headers]
@@ -504,7 +560,9 @@ def test_the_option_test_sends_one_marked_alert(
 
 def test_a_test_alert_at_alertmanager_expires(tmp_path: Path) -> None:
     with serving() as server:
-        path = configured(tmp_path, f'[[alert]]\nname = "oncall"\ntype = "alertmanager"\nurl = "{server.url}"\n')
+        path = configured(
+            tmp_path, f'[[alert]]\nname = "oncall"\ntype = "alertmanager"\nurl = "{server.url}"\n'
+        )
         assert main(["alerts", "--config", str(path), "--test", "oncall"]) == errors.CLEAN
     (alert,) = server.bodies[0]
     assert alert["labels"]["alertname"] == "kafka_audit_test"
@@ -519,12 +577,22 @@ def test_a_test_alert_at_alertmanager_expires(tmp_path: Path) -> None:
         (["--config", "empty.toml"], "no [[alert]]"),
         (["--config", "audit.toml"], "Give --tables DIR"),
         (["--config", "audit.toml", "--tables", "nowhere"], "no such folder"),
-        (["--config", "hook.toml", "--tables", "t", "--again", "h"], "only alertmanager and pagerduty keep incidents"),
-        (["--config", "unset.toml", "--dry-run"], "names the environment variable NOT_SET_ANYWHERE, which is not set"),
+        (
+            ["--config", "hook.toml", "--tables", "t", "--again", "h"],
+            "only alertmanager and pagerduty keep incidents",
+        ),
+        (
+            ["--config", "unset.toml", "--dry-run"],
+            "names the environment variable NOT_SET_ANYWHERE, which is not set",
+        ),
     ],
 )
 def test_wrong_usage(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, arguments: list[str], words: str
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    arguments: list[str],
+    words: str,
 ) -> None:
     monkeypatch.chdir(tmp_path)
     configured(tmp_path, '[[alert]]\nname = "o"\ntype = "alertmanager"\nurl = "http://127.0.0.1:9"\n')

@@ -1,8 +1,11 @@
-"""What all checks take over the rows of one audit: by DuckDB in this process, and by Spark, in turns. Run by hand.
+"""What all checks take over the rows of one audit: by DuckDB in this process, and by Spark, in turns. Run by
+hand.
 
-    .venv/bin/python tests/benchmarks/checks.py [--runs 3] [--logs sample_logs/3.3.2-trace/delete-topic-dead-broker]
+    .venv/bin/python tests/benchmarks/checks.py [--runs 3] [--logs
+    sample_logs/3.3.2-trace/delete-topic-dead-broker]
 
-The session runs already, and the first turn, in which both are new, is shown apart. Seconds from the frames to what violates checks.
+The session runs already, and the first turn, in which both are new, is shown apart. Seconds from the frames
+to what violates checks.
 """
 
 import argparse
@@ -51,9 +54,13 @@ def frames_of(logs: Path) -> tuple[tuple[Any, ...], dict[str, Any], Any]:
 
 
 def main() -> None:
-    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    options = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     options.add_argument("--runs", type=int, default=3)
-    options.add_argument("--logs", type=Path, default=ROOT / "sample_logs" / "3.3.2-trace" / "delete-topic-dead-broker")
+    options.add_argument(
+        "--logs", type=Path, default=ROOT / "sample_logs" / "3.3.2-trace" / "delete-topic-dead-broker"
+    )
     given = options.parse_args()
     spark = session.start()
     frames, settings, known = frames_of(given.logs)

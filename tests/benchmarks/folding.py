@@ -1,12 +1,16 @@
 """What it costs to fold partitions: on the driver, and on workers. Run by hand.
 
-    .venv/bin/python tests/benchmarks/folding.py                                       # where workers begin to be worth it
-    .venv/bin/python tests/benchmarks/folding.py --partitions 100000 --topics 1        # one topic with 100,000 partitions
-    .venv/bin/python tests/benchmarks/folding.py --partitions 1000000 --topics 10000 --first 12   # a million partitions
-    .venv/bin/python tests/benchmarks/folding.py --partitions 1000 --hot 0.9           # one of them has 90 % of all events
+    .venv/bin/python tests/benchmarks/folding.py                                       # where workers begin
+    to be worth it
+    .venv/bin/python tests/benchmarks/folding.py --partitions 100000 --topics 1        # one topic with
+    100,000 partitions
+    .venv/bin/python tests/benchmarks/folding.py --partitions 1000000 --topics 10000 --first 12   # a million
+    partitions
+    .venv/bin/python tests/benchmarks/folding.py --partitions 1000 --hot 0.9           # one of them has 90 %
+    of all events
 
-The events of one partition of a recording are multiplied. Seconds of the clock and of processors, of them Python's; the memory is the
-most that a Python worker had.
+The events of one partition of a recording are multiplied. Seconds of the clock and of processors, of them
+Python's; the memory is the most that a Python worker had.
 """
 
 import argparse
@@ -54,13 +58,19 @@ class Watch:
     @staticmethod
     def _spent() -> tuple[float, float]:
         found = processes()
-        return sum(one.seconds for one in found if one.is_python), sum(one.seconds for one in found if not one.is_python)
+        return sum(one.seconds for one in found if one.is_python), sum(
+            one.seconds for one in found if not one.is_python
+        )
 
     def __exit__(self, *_: Any) -> None:
         self._stop.set()
         self._thread.join()
         python, jvm = self._spent()
-        self.clock, self.python, self.jvm = time.perf_counter() - self.clock, python - self.python, jvm - self.jvm
+        self.clock, self.python, self.jvm = (
+            time.perf_counter() - self.clock,
+            python - self.python,
+            jvm - self.jvm,
+        )
 
 
 def multiplied(spark: Any, partitions: int, options: argparse.Namespace) -> Any:
@@ -85,7 +95,9 @@ def multiplied(spark: Any, partitions: int, options: argparse.Namespace) -> Any:
                 F.lit(0).cast("bigint").alias("n"), (F.col("id") + options.rounds).cast("int").alias("round")
             )
         )
-    grown = {name: F.col(name) + F.col("round") * EPOCHS_A_ROUND for name in ("leader_epoch", "partition_epoch")}
+    grown = {
+        name: F.col(name) + F.col("round") * EPOCHS_A_ROUND for name in ("leader_epoch", "partition_epoch")
+    }
     later = F.timestamp_micros(F.unix_micros("ts") + F.col("round") * F.lit(ROUND))
     changed = grown | {
         "topic": F.format_string("topic%06d", F.col("n") % options.topics),
@@ -118,7 +130,9 @@ def main() -> None:
 
     spark = session.start()
     facts = {"c": ClusterFacts.of(ClusterEvidence.of(recorded(RECORDING)), keeps())}
-    print(f"{'events':>10} {'where':>8} {'clock s':>8} {'cpu s':>8} {'python s':>8} {'µs/event':>8} {'worker MB':>9} {'rows':>9}")
+    print(
+        f"{'events':>10} {'where':>8} {'clock s':>8} {'cpu s':>8} {'python s':>8} {'µs/event':>8} {'worker MB':>9} {'rows':>9}"
+    )
     sizes = [options.partitions] if options.partitions else [10, 30, 100, 300, 1000, 3000]
     with tempfile.TemporaryDirectory(prefix="folding-") as folder:
         store = Store(spark, Path(folder) / "tables")
@@ -131,7 +145,9 @@ def main() -> None:
                 with Watch() as spent:
                     keyed = updates._keyed(events, facts)
                     os.environ[IN_PROCESS] = str(count if is_small else 0)
-                    rows = Store(spark, store.root).folded(keyed, folding.INPUT.empty_table(), facts, folding.EVENTS_AT_ONCE)
+                    rows = Store(spark, store.root).folded(
+                        keyed, folding.INPUT.empty_table(), facts, folding.EVENTS_AT_ONCE
+                    )
                     made = rows.count()
                 worked = spent.python + spent.jvm
                 cells = [
@@ -141,7 +157,12 @@ def main() -> None:
                     f"{spent.python:.2f}",
                     f"{worked / count * 1e6:.0f}",
                 ]
-                print(f"{count:>10,} " + " ".join(f"{c:>8}" for c in cells) + f" {spent.worker_memory:>9} {made:>9,}", flush=True)
+                print(
+                    f"{count:>10,} "
+                    + " ".join(f"{c:>8}" for c in cells)
+                    + f" {spent.worker_memory:>9} {made:>9,}",
+                    flush=True,
+                )
                 assert is_empty(where(rows, is_true("is_stale")))
 
 

@@ -1,10 +1,12 @@
 """Runs that are interrupted at random moments, each completed by the same command. Run by hand.
 
-    .venv/bin/python tests/benchmarks/interruptions.py [--kill 50] [--term 20] [--int 10] [--seed 1] [--logs FOLDER]
+    .venv/bin/python tests/benchmarks/interruptions.py [--kill 50] [--term 20] [--int 10] [--seed 1] [--logs
+    FOLDER]
 
-Each run writes into its own tables: those of a first night (the first half of the logs), to which the second half is added. Afterwards all
-tables are those of an undisturbed run, in all columns but run ids, wall clocks and versions of tables. After SIGTERM and SIGINT the exit
-code, the one line and the processes that are left are looked at, too. A run that was over before its signal is not counted.
+Each run writes into its own tables: those of a first night (the first half of the logs), to which the second
+half is added. Afterwards all tables are those of an undisturbed run, in all columns but run ids, wall clocks
+and versions of tables. After SIGTERM and SIGINT the exit code, the one line and the processes that are left
+are looked at, too. A run that was over before its signal is not counted.
 """
 
 from __future__ import annotations
@@ -45,7 +47,8 @@ OF_RUN = {
     "code_version",
     "tables_at",
 }
-# what the fold carries on: the same facts in another order, where a partition was folded from its first event again
+# what the fold carries on: the same facts in another order, where a partition was folded from its first event
+# again
 CARRIED = {"partition_states": {"state"}}
 RECORDING = ROOT / "sample_logs" / "3.3.2-default" / "reassign"
 # the smallest measurement, which the suite runs
@@ -54,9 +57,24 @@ SMALLEST = ("--kill", "1", "--term", "1", "--int", "0")
 
 def start(logs: Path, tables: Path, mark: str = "") -> subprocess.Popen[str]:
     """The command, in a process of its own."""
-    line = [sys.executable, "-m", "jobs.nightly_audit", "audit", str(logs), "--tables", str(tables), "--cluster", "c"]
+    line = [
+        sys.executable,
+        "-m",
+        "jobs.nightly_audit",
+        "audit",
+        str(logs),
+        "--tables",
+        str(tables),
+        "--cluster",
+        "c",
+    ]
     return subprocess.Popen(
-        line, cwd=ROOT, env=os.environ | {MARK: mark}, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        line,
+        cwd=ROOT,
+        env=os.environ | {MARK: mark},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
     )
 
 
@@ -75,7 +93,9 @@ def contents(tables: Path) -> dict[str, Counter[str]]:
     for table in (definition.name for definition in schemas.statements("tables")):
         rows = DeltaTable(str(tables / table)).to_pyarrow_table().to_pylist()
         left_out = OF_RUN | CARRIED.get(table, set())
-        found[table] = Counter(repr({name: value for name, value in row.items() if name not in left_out}) for row in rows)
+        found[table] = Counter(
+            repr({name: value for name, value in row.items() if name not in left_out}) for row in rows
+        )
     return found
 
 
@@ -128,7 +148,9 @@ def interrupted(logs: Path, tables: Path, number: signal.Signals, after: float) 
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--kill", type=int, default=50)
     parser.add_argument("--term", type=int, default=20)
     parser.add_argument("--int", type=int, default=10)
@@ -143,7 +165,9 @@ def main() -> int:
         logs, first = work / "logs", work / "first"
         shutil.copytree(work / "early", logs)
         completed(logs, first)
-        shutil.copytree(options.logs, logs, dirs_exist_ok=True, ignore=shutil.ignore_patterns("*.md", "*.json*"))
+        shutil.copytree(
+            options.logs, logs, dirs_exist_ok=True, ignore=shutil.ignore_patterns("*.md", "*.json*")
+        )
         expected = []
         shutil.copytree(first, work / "undisturbed")
         seconds = 0.0

@@ -1,15 +1,18 @@
 """How fast logs land as events, beside other ways with the same bytes in the same run. Run by hand.
 
-    .venv/bin/python tests/benchmarks/landing.py [--megabytes 300] [--runs 3] [--ways events,base] [--base FOLDER] [--recording sample_logs/...]
+    .venv/bin/python tests/benchmarks/landing.py [--megabytes 300] [--runs 3] [--ways events,base] [--base
+    FOLDER] [--recording sample_logs/...]
 
 copy     text -> Delta, nothing parsed: the floor
 events   headers, all rules, typed columns, identity, copies, written to Delta: what a night does
-base     the same of another commit, checked out in FOLDER (one whose `jobs.landing.events.land` takes the parts of `jobs.landing.ingest.read`)
+base     the same of another commit, checked out in FOLDER (one whose `jobs.landing.events.land` takes the
+         parts of `jobs.landing.ingest.read`)
 python   the parser alone, in one process, nothing written (on PYTHON_MB of the bytes)
-duckdb   DuckDB with the same header, dispatch and patterns, written to Parquet (where the package duckdb is installed)
+duckdb   DuckDB with the same header, dispatch and patterns, written to Parquet (where the package duckdb is
+         installed)
 
-A recording's state-change.log lines are repeated with shifted dates until the size is reached, so that every record is another
-one. Ratios count; the machine's noise shows in the spread.
+A recording's state-change.log lines are repeated with shifted dates until the size is reached, so that every
+record is another one. Ratios count; the machine's noise shows in the spread.
 """
 
 import argparse
@@ -72,7 +75,9 @@ for line in sys.stdin:
 
 def multiply(recording: Path, folder: Path, megabytes: int) -> int:
     """Writes broker-<n>/state-change.log.<k> files of some 50 MB; returns the bytes."""
-    sources = {log.parent.name: log.read_text() for log in sorted(recording.glob("broker-*/state-change.log"))}
+    sources = {
+        log.parent.name: log.read_text() for log in sorted(recording.glob("broker-*/state-change.log"))
+    }
     written, day, part = 0, date(2020, 1, 1), 0
     while written < megabytes * 10**6:
         part += 1
@@ -117,14 +122,18 @@ def rule_slots(ruleset: RuleSet) -> tuple[str, ...]:
 
 
 def duckdb_sql(files: list[ingest.LogFile], ruleset: RuleSet, target: Path) -> str:
-    """The same work as DuckDB's SQL, of the same definitions: header of the first layout, dispatch, one replace, typed columns."""
+    """The same work as DuckDB's SQL, of the same definitions: header of the first layout, dispatch, one
+    replace, typed columns.
+    """
 
     def text(value: str) -> str:
         return "'" + value.replace("'", "''") + "'"
 
     def laid_out(pattern: str, slots: tuple[str, ...], given: dict[str, str]) -> str:
         numbers = compiled(pattern).groupindex
-        cells = [given.get(slot, f"\\{numbers[slot]}" if numbers.get(slot, 99) < 10 else "") for slot in slots]
+        cells = [
+            given.get(slot, f"\\{numbers[slot]}" if numbers.get(slot, 99) < 10 else "") for slot in slots
+        ]
         return SEPARATOR.join(cells)
 
     layout, slots = ruleset.layouts[0], rule_slots(ruleset)
@@ -147,9 +156,15 @@ def duckdb_sql(files: list[ingest.LogFile], ruleset: RuleSet, target: Path) -> s
         cell = f"r[{slots.index(name) + 1}]"
         kind = {"int": "INTEGER", "bigint": "BIGINT", "boolean": "BOOLEAN"}.get(word["type"])
         if word["type"] == "int_list":
-            columns.append(f"CASE WHEN {cell} <> '' THEN regexp_extract_all({cell}, '-?[0-9]+')::INTEGER[] END AS {name}")
+            columns.append(
+                f"CASE WHEN {cell} <> '' THEN regexp_extract_all({cell}, '-?[0-9]+')::INTEGER[] END AS {name}"
+            )
         else:
-            columns.append(f"TRY_CAST(nullif({cell}, '') AS {kind}) AS {name}" if kind else f"nullif({cell}, '') AS {name}")
+            columns.append(
+                f"TRY_CAST(nullif({cell}, '') AS {kind}) AS {name}"
+                if kind
+                else f"nullif({cell}, '') AS {name}"
+            )
     paths = ", ".join(text(str(file.path)) for file in files)
     statement = f"h[{HEADER_SLOTS.index('statement') + 1}]"
     return f"""COPY (WITH lines AS (SELECT * FROM read_csv([{paths}], columns = {{'line': 'VARCHAR'}}, delim = '{chr(2)}', quote = '', escape = '',
@@ -170,7 +185,9 @@ def with_duckdb(files: list[ingest.LogFile], ruleset: RuleSet, target: Path) -> 
     begun = time.perf_counter()
     connection.execute(duckdb_sql(files, ruleset, target))
     took = time.perf_counter() - begun
-    known = connection.execute(f"SELECT count(*) FROM '{target}' WHERE event_type IS NOT NULL AND says IS NOT NULL").fetchone()
+    known = connection.execute(
+        f"SELECT count(*) FROM '{target}' WHERE event_type IS NOT NULL AND says IS NOT NULL"
+    ).fetchone()
     assert known
     assert known[0] > 0
     target.unlink()
@@ -178,12 +195,16 @@ def with_duckdb(files: list[ingest.LogFile], ruleset: RuleSet, target: Path) -> 
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--megabytes", type=int, default=300)
     parser.add_argument("--runs", type=int, default=3)
     parser.add_argument("--ways", help="only these, and those that they are compared with")
     parser.add_argument("--base", type=Path, help="a checkout of the commit to compare with")
-    parser.add_argument("--recording", type=Path, default=ROOT / "sample_logs" / "3.3.2-trace" / "delete-topic-dead-broker")
+    parser.add_argument(
+        "--recording", type=Path, default=ROOT / "sample_logs" / "3.3.2-trace" / "delete-topic-dead-broker"
+    )
     options = parser.parse_args()
     work = Path(tempfile.mkdtemp(prefix="landing-"))
     other = None
@@ -211,14 +232,22 @@ def main() -> None:
             with most_memory(memory):
                 steps.update(timed_steps(lambda: events.land(store, files)))
             took = time.perf_counter() - begun
-            met.update(row[0] for row in store.table("events").select("event_type").distinct().collect() if row[0])
+            met.update(
+                row[0] for row in store.table("events").select("event_type").distinct().collect() if row[0]
+            )
             shutil.rmtree(store.root)
             return size / 1e6 / took
 
-        ways: dict[str, Callable[[int], float]] = {"copy": copy, "events": land, "python": lambda _: with_python(files)}
+        ways: dict[str, Callable[[int], float]] = {
+            "copy": copy,
+            "events": land,
+            "python": lambda _: with_python(files),
+        }
         if options.base:
             command = [sys.executable, "-c", BASE, str(options.base), str(work)]
-            other = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=options.base)
+            other = subprocess.Popen(
+                command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=options.base
+            )
 
             def base(_: int) -> float:
                 assert other
@@ -249,7 +278,9 @@ def main() -> None:
         for name, values in rates.items():
             ratio = statistics.median(e / v for e, v in zip(rates.get("events", values), values, strict=True))
             spread = f"({min(values):.1f} .. {max(values):.1f})"
-            print(f"{name:8} median {statistics.median(values):6.1f} MB/s {spread}; events / {name}: {ratio:.2f}")
+            print(
+                f"{name:8} median {statistics.median(values):6.1f} MB/s {spread}; events / {name}: {ratio:.2f}"
+            )
         print("seconds of the last landing:", ", ".join(f"{name} {took:.1f}" for name, took in steps.items()))
         print("memory at most, MB:", ", ".join(f"{name} {used >> 20}" for name, used in memory.items()))
     finally:
@@ -260,7 +291,9 @@ def main() -> None:
 
 @contextmanager
 def most_memory(found: dict[str, int]) -> Iterator[None]:
-    """Keeps the most that the JVM, Spark's Python workers together, and this process were given (resident, by /proc) meanwhile."""
+    """Keeps the most that the JVM, Spark's Python workers together, and this process were given (resident, by
+    /proc) meanwhile.
+    """
     over = threading.Event()
 
     def look() -> None:

@@ -1,15 +1,20 @@
 """What a night costs when many went before. Run by hand.
 
     .venv/bin/python tests/benchmarks/nights.py [--topics 200] [--nights 10] [--same | --touched 0.01]
-    .venv/bin/python tests/benchmarks/nights.py --topics 400 --partitions 51 --touched 0.01 --nights 4      # some minutes
-    .venv/bin/python tests/benchmarks/nights.py --topics 2000 --partitions 51 --touched 0.01 --nights 30    # 100,000 partitions
-    .venv/bin/python tests/benchmarks/nights.py --same --recording FOLDER --topic orders --begin 10:13:00 --end 10:13:46
+    .venv/bin/python tests/benchmarks/nights.py --topics 400 --partitions 51 --touched 0.01 --nights 4      #
+    some minutes
+    .venv/bin/python tests/benchmarks/nights.py --topics 2000 --partitions 51 --touched 0.01 --nights 30    #
+    100,000 partitions
+    .venv/bin/python tests/benchmarks/nights.py --same --recording FOLDER --topic orders --begin 10:13:00
+    --end 10:13:46
 
-One topic of a recording is multiplied, by default one with three partitions. By default every night brings the whole life of other topics
-(all lines of topics / nights copies); with --same every night brings the same events of all topics and brokers once more, a broker that
-stops and comes back, with the epochs going on; with --touched the first night creates all topics, and to each of the others the same
-happens to that share of them, one after another. Where the recording is of KRaft, so is the cluster: every copy has an id of its own. What counts are the last columns: the clock, what the processors work, and what they work for the timelines, against
-the second night; the first makes the tables.
+One topic of a recording is multiplied, by default one with three partitions. By default every night brings
+the whole life of other topics (all lines of topics / nights copies); with --same every night brings the same
+events of all topics and brokers once more, a broker that stops and comes back, with the epochs going on; with
+--touched the first night creates all topics, and to each of the others the same happens to that share of
+them, one after another. Where the recording is of KRaft, so is the cluster: every copy has an id of its own.
+What counts are the last columns: the clock, what the processors work, and what they work for the timelines,
+against the second night; the first makes the tables.
 """
 
 import argparse
@@ -51,8 +56,10 @@ SMALLEST = ("--topics", "4", "--nights", "2", "--engine", "local")
 
 @dataclass(frozen=True)
 class Recording:
-    """What is multiplied. begin, end: between these moments a broker is stopped, and is a leader again. partitions: of a copy, some more
-    where it is no multiple of those that the topic has; None: as many as it has."""
+    """What is multiplied. begin, end: between these moments a broker is stopped, and is a leader again.
+    partitions: of a copy, some more where it is no multiple of those that the topic has; None: as many as
+    it has.
+    """
 
     folder: Path
     topic: str
@@ -81,8 +88,8 @@ class Recording:
     ) -> None:
         """The logs of one night, and no others.
 
-        hours: lines about topics of these alone. again: how often these have told about the same topics already. brokers: lines about the
-        cluster too; the first night has all of them.
+        hours: lines about topics of these alone. again: how often these have told about the same topics
+        already. brokers: lines about the cluster too; the first night has all of them.
         """
         shutil.rmtree(folder, ignore_errors=True)
         day = (DAY + timedelta(days=night)).isoformat()
@@ -110,7 +117,9 @@ class Recording:
                     out.writelines(moved(cluster, hours if night else None))
                 for line in moved(topic, hours):
                     several = [
-                        partition.sub(lambda found, n=n: f"{found.group(1)}{int(found.group(2)) + n * own}", line)
+                        partition.sub(
+                            lambda found, n=n: f"{found.group(1)}{int(found.group(2)) + n * own}", line
+                        )
                         for n in range(copies)
                     ]
                     for number in topics:
@@ -124,7 +133,9 @@ class Recording:
 
 @dataclass(frozen=True)
 class Night:
-    """What a night took: seconds of the clock and of processors, and of them the timelines'; MB that the JVM had at most."""
+    """What a night took: seconds of the clock and of processors, and of them the timelines'; MB that the JVM
+    had at most.
+    """
 
     clock: float
     timelines: float
@@ -142,7 +153,10 @@ def jvm() -> int:
 
 @dataclass(frozen=True)
 class Process:
-    """What the system tells about a process. seconds: of processors, with those of children that have ended; memory: MB it has now."""
+    """What the system tells about a process.
+
+    seconds: of processors, with those of children that have ended; memory: MB it has now.
+    """
 
     number: int
     is_python: bool
@@ -167,7 +181,9 @@ def processes() -> list[Process]:
 
 
 def processor() -> float:
-    """Seconds that processors have worked for this: what other programs do to the clock does not show in them."""
+    """Seconds that processors have worked for this: what other programs do to the clock does not show in
+    them.
+    """
     return sum(process.seconds for process in processes())
 
 
@@ -186,7 +202,16 @@ def audit(root: Path, engine: str) -> Night:
     begun, worked = time.perf_counter(), processor()
     with contextlib.redirect_stdout(io.StringIO()):
         code = nightly_audit.main(
-            ["audit", str(root / "logs"), "--tables", str(root / "tables"), "--cluster", "c", "--engine", engine]
+            [
+                "audit",
+                str(root / "logs"),
+                "--tables",
+                str(root / "tables"),
+                "--cluster",
+                "c",
+                "--engine",
+                engine,
+            ]
         )
     assert code in (errors.CLEAN, errors.FINDINGS)
     # of the process that computes: the JVM, or this one
@@ -205,14 +230,26 @@ def main() -> None:
     kind = given.add_mutually_exclusive_group()
     kind.add_argument("--same", action="store_true", help="every night is about all topics")
     kind.add_argument("--touched", type=float, help="share of the topics that a night is about")
-    given.add_argument("--recording", type=Path, default=ROOT / "sample_logs" / "3.9.1-default" / "controlled-shutdown")
+    given.add_argument(
+        "--recording", type=Path, default=ROOT / "sample_logs" / "3.9.1-default" / "controlled-shutdown"
+    )
     given.add_argument("--topic", default="invoices", help="the one that is multiplied")
     given.add_argument("--begin", default="10:43:44", help="when a broker is stopped")
     given.add_argument("--end", default="10:44:52", help="when it leads again")
     options = given.parse_args()
     recording = Recording(options.recording, options.topic, options.begin, options.end, options.partitions)
     stop = (recording.begin, recording.end)
-    columns = ("night", "records", "audit s", "timelines s", "records/s", "JVM MB", "audit cpu", "timelines cpu", *["ratio"] * 3)
+    columns = (
+        "night",
+        "records",
+        "audit s",
+        "timelines s",
+        "records/s",
+        "JVM MB",
+        "audit cpu",
+        "timelines cpu",
+        *["ratio"] * 3,
+    )
     print(" ".join(f"{name:>{max(len(name), 7)}}" for name in columns))
     second: Night | None = None
     # a process a night, as a scheduler starts it
@@ -238,7 +275,13 @@ def main() -> None:
                 recording.write_night(root / "logs", number, some, hours=stop, again=before // options.topics)
             records = sum(log.read_text().count("\n") for log in (root / "logs").rglob("*.log"))
             night = processes.submit(audit, root, options.engine).result()
-            cells = [number + 1, records, f"{night.clock:.1f}", f"{night.timelines:.1f}", f"{records / night.timelines:.0f}"]
+            cells = [
+                number + 1,
+                records,
+                f"{night.clock:.1f}",
+                f"{night.timelines:.1f}",
+                f"{records / night.timelines:.0f}",
+            ]
             cells += [night.memory, f"{night.worked:.1f}", f"{night.worked_at_timelines:.1f}"]
             second = night if number == 1 else second
             if second:
@@ -247,7 +290,10 @@ def main() -> None:
                 cells += [f"{ratio:.2f}" for ratio in ratios]
             else:
                 cells += [""] * 3
-            print(" ".join(f"{cell:>{max(len(name), 7)}}" for name, cell in zip(columns, cells, strict=True)), flush=True)
+            print(
+                " ".join(f"{cell:>{max(len(name), 7)}}" for name, cell in zip(columns, cells, strict=True)),
+                flush=True,
+            )
 
 
 if __name__ == "__main__":

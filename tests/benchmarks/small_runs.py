@@ -1,9 +1,10 @@
 """What five new lines cost that come to existing tables, on each engine in turns. Run by hand.
 
-    .venv/bin/python tests/benchmarks/small_runs.py [--runs 3] [--logs sample_logs/3.3.2-trace/delete-topic-dead-broker]
+    .venv/bin/python tests/benchmarks/small_runs.py [--runs 3] [--logs
+    sample_logs/3.3.2-trace/delete-topic-dead-broker]
 
-The last five lines of each log come later than the rest. Every run is a process of its own, on a copy of the same tables. Seconds from
-the start of the command to its end.
+The last five lines of each log come later than the rest. Every run is a process of its own, on a copy of the
+same tables. Seconds from the start of the command to its end.
 """
 
 import argparse
@@ -37,17 +38,33 @@ def split(logs: Path, into: Path) -> tuple[Path, Path]:
 
 def timed(logs: Path, tables: Path, engine: str) -> float:
     """Seconds of one run in a process of its own."""
-    command = [sys.executable, "-m", "jobs.nightly_audit", "audit", str(logs), "--tables", str(tables), "--cluster", "c"]
+    command = [
+        sys.executable,
+        "-m",
+        "jobs.nightly_audit",
+        "audit",
+        str(logs),
+        "--tables",
+        str(tables),
+        "--cluster",
+        "c",
+    ]
     begun = time.perf_counter()
-    subprocess.run([*command, "--engine", engine, "--fail-on", "critical"], check=True, cwd=ROOT, capture_output=True)
+    subprocess.run(
+        [*command, "--engine", engine, "--fail-on", "critical"], check=True, cwd=ROOT, capture_output=True
+    )
     return time.perf_counter() - begun
 
 
 def main() -> None:
     """Prints a line a run, and the medians."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--runs", type=int, default=3)
-    parser.add_argument("--logs", type=Path, default=ROOT / "sample_logs/3.3.2-trace/delete-topic-dead-broker")
+    parser.add_argument(
+        "--logs", type=Path, default=ROOT / "sample_logs/3.3.2-trace/delete-topic-dead-broker"
+    )
     options = parser.parse_args()
     took: dict[str, list[float]] = {engine: [] for engine in ENGINES}
     with tempfile.TemporaryDirectory() as folder:

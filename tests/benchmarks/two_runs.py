@@ -1,9 +1,12 @@
-"""Pairs of runs over the same logs at the same time, begun at random offsets: whether the tables are those of one run. Run by hand.
+"""Pairs of runs over the same logs at the same time, begun at random offsets: whether the tables are those of
+one run. Run by hand.
 
-    .venv/bin/python tests/benchmarks/two_runs.py [--pairs 30] [--wait 0] [--at folder|s3] [--seed 7] [--logs sample_logs/3.3.2-trace/delete-topic-dead-broker/broker-1]
+    .venv/bin/python tests/benchmarks/two_runs.py [--pairs 30] [--wait 0] [--at folder|s3] [--seed 7] [--logs
+    sample_logs/3.3.2-trace/delete-topic-dead-broker/broker-1]
 
-Every run is a process of its own. Of each pair one run may end with code 2, which names the other one; with --wait both do their work. All tables are
-compared in all columns but those that tell runs apart. --at s3 starts an endpoint on loopback, which Spark reaches by Hadoop's S3A.
+Every run is a process of its own. Of each pair one run may end with code 2, which names the other one; with
+--wait both do their work. All tables are compared in all columns but those that tell runs apart. --at s3
+starts an endpoint on loopback, which Spark reaches by Hadoop's S3A.
 """
 
 import argparse
@@ -39,7 +42,11 @@ def rows(root: str, table: str, options: Mapping[str, str] | None) -> list[str]:
     """The rows of a table, as text, in order."""
     from deltalake import DeltaTable
 
-    found = DeltaTable(f"{root}/{table}", storage_options=dict(options) if options else None).to_pyarrow_table().to_pylist()
+    found = (
+        DeltaTable(f"{root}/{table}", storage_options=dict(options) if options else None)
+        .to_pyarrow_table()
+        .to_pylist()
+    )
     for row in found:
         for name in OF_RUN.get(table, ()):
             del row[name]
@@ -58,7 +65,11 @@ def begun(logs: str, tables: str, wait: float, environment: Mapping[str, str]) -
     """Starts a run."""
     command = [sys.executable, __file__, "--audit", logs, tables, str(wait)]
     return subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env={**os.environ, **environment}
+        command,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        env={**os.environ, **environment},
     )
 
 
@@ -71,10 +82,14 @@ def audit(logs: str, tables: str, wait: str) -> int:
         settings = session.settings
 
         session.settings = lambda: settings() | extra
-    return nightly_audit.main(["audit", logs, "--tables", tables, "--cluster", "c", "--wait", wait, "--fail-on", "critical"])
+    return nightly_audit.main(
+        ["audit", logs, "--tables", tables, "--cluster", "c", "--wait", wait, "--fail-on", "critical"]
+    )
 
 
-def pair(logs: str, tables: str, wait: float, offset: float, environment: Mapping[str, str]) -> list[tuple[int, str]]:
+def pair(
+    logs: str, tables: str, wait: float, offset: float, environment: Mapping[str, str]
+) -> list[tuple[int, str]]:
     """(exit code, what was said) of two runs, the second begun later by so many seconds."""
     first = begun(logs, tables, wait, environment)
     time.sleep(offset)
@@ -86,12 +101,16 @@ def main() -> int:
     """Prints a line a pair; exit code 1 where tables differ, or a run ended as none may."""
     if sys.argv[1:2] == ["--audit"]:
         return audit(*sys.argv[2:])
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--pairs", type=int, default=30)
     parser.add_argument("--wait", type=float, default=0)
     parser.add_argument("--at", choices=["folder", "s3"], default="folder")
     parser.add_argument("--seed", type=int, default=7)
-    parser.add_argument("--logs", default=str(ROOT / "sample_logs" / "3.3.2-trace" / "delete-topic-dead-broker" / "broker-1"))
+    parser.add_argument(
+        "--logs", default=str(ROOT / "sample_logs" / "3.3.2-trace" / "delete-topic-dead-broker" / "broker-1")
+    )
     given = parser.parse_args()
     offsets, failed = random.Random(given.seed), 0
     with ExitStack() as ends:

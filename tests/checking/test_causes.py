@@ -19,7 +19,13 @@ def row(fingerprint: str, check_id: str, begin: float, end: float, **changes: An
     """A finding; begin, end: minutes after AT."""
     names = ("topic", "partition", "replica", "node", "caused_by")
     times = {"first_seen": AT + timedelta(minutes=begin), "last_seen": AT + timedelta(minutes=end)}
-    base = {"fingerprint": fingerprint, "check_id": check_id, "cluster": "c", "incarnation": 1, "title": check_id}
+    base = {
+        "fingerprint": fingerprint,
+        "check_id": check_id,
+        "cluster": "c",
+        "incarnation": 1,
+        "title": check_id,
+    }
     return dict.fromkeys(names) | base | times | changes
 
 
@@ -53,7 +59,10 @@ def test_a_cause_concerns_the_same_broker_and_precedes_its_effect() -> None:
 
 
 def test_a_cause_concerns_the_same_partition() -> None:
-    found = row("disk", "log_directory_failed", 5, 60, node=3), row("offline", "partition_leaderless", 5, 60, node=3)
+    found = (
+        row("disk", "log_directory_failed", 5, 60, node=3),
+        row("offline", "partition_leaderless", 5, 60, node=3),
+    )
     disk = subject("disk", "orders", 1)
     assert caused(*found, subjects=(disk, subject("offline", "orders", 1)))["offline"] == "disk"
     assert caused(*found, subjects=(disk, subject("offline", "orders", 2)))["offline"] is None
@@ -62,7 +71,8 @@ def test_a_cause_concerns_the_same_partition() -> None:
 
 def test_the_last_cause_before_an_effect_counts() -> None:
     found = [
-        row(f"disk{n}", "log_directory_failed", n, 60, node=3, title="Broker 3 lost all log directories") for n in (1, 5, 30)
+        row(f"disk{n}", "log_directory_failed", n, 60, node=3, title="Broker 3 lost all log directories")
+        for n in (1, 5, 30)
     ]
     assert caused(*found, row("down", "broker_down", 6, 60, node=3))["down"] == "disk5"
 
@@ -72,8 +82,12 @@ def test_a_known_cause_is_kept_and_a_missing_one_is_not() -> None:
         row("disk", "log_directory_failed", 5, 60, node=3, title="Broker 3 lost all log directories"),
         row("other", "cluster_down", 5, 60),
     )
-    assert caused(disk, other, row("down", "broker_down", 6, 60, node=3, caused_by="other"))["down"] == "other"
-    assert caused(disk, row("down", "broker_down", 6, 60, node=3, caused_by="of an old run"))["down"] == "disk"
+    assert (
+        caused(disk, other, row("down", "broker_down", 6, 60, node=3, caused_by="other"))["down"] == "other"
+    )
+    assert (
+        caused(disk, row("down", "broker_down", 6, 60, node=3, caused_by="of an old run"))["down"] == "disk"
+    )
 
 
 def test_findings_of_one_check_follow_from_the_first_without_a_circle() -> None:
@@ -81,7 +95,10 @@ def test_findings_of_one_check_follow_from_the_first_without_a_circle() -> None:
     causes = caused(*disks)
     assert (causes["a"], causes["b"]) == (None, "a")
     assert causes["c"] in {"a", "b"}
-    circle = row("x", "broker_down", 5, 60, node=3, caused_by="y"), row("y", "broker_cannot_start", 5, 60, node=3)
+    circle = (
+        row("x", "broker_down", 5, 60, node=3, caused_by="y"),
+        row("y", "broker_cannot_start", 5, 60, node=3),
+    )
     assert caused(*circle) == {"x": "y", "y": None}
 
 
@@ -103,7 +120,15 @@ def test_rules_are_sound_and_a_wrong_one_is_named() -> None:
 
 @pytest.mark.parametrize(
     ("seconds", "words"),
-    [(0.2, "0 s"), (56, "56 s"), (260, "4 min 20 s"), (3600, "1 h"), (7500, "2 h 5 min"), (86_401, "1 d"), (97_200, "1 d 3 h")],
+    [
+        (0.2, "0 s"),
+        (56, "56 s"),
+        (260, "4 min 20 s"),
+        (3600, "1 h"),
+        (7500, "2 h 5 min"),
+        (86_401, "1 d"),
+        (97_200, "1 d 3 h"),
+    ],
 )
 def test_durations_are_in_words(seconds: float, words: str) -> None:
     assert two_units(seconds) == words
@@ -116,6 +141,14 @@ def test_a_missed_goal_follows_from_the_findings_that_it_counts() -> None:
         cause = row("cause", check, 5, 9)
         assert caused(cause, day, subjects=(subject("cause", one, 1),))["goal"] == "cause"
         assert caused(cause, day, subjects=(subject("cause", "carts", 1),))["goal"] is None
-        assert caused(cause | row("cause", check, 70, 80), day, subjects=(subject("cause", one, 1),))["goal"] is None
+        assert (
+            caused(cause | row("cause", check, 70, 80), day, subjects=(subject("cause", one, 1),))["goal"]
+            is None
+        )
     assert caused(row("cause", "cluster_down", 5, 9), day)["goal"] == "cause"
-    assert caused(row("cause", "broker_down", 5, 9, node=1), day, subjects=(subject("cause", "orders", 1),))["goal"] is None
+    assert (
+        caused(row("cause", "broker_down", 5, 9, node=1), day, subjects=(subject("cause", "orders", 1),))[
+            "goal"
+        ]
+        is None
+    )

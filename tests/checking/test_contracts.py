@@ -1,4 +1,6 @@
-"""A table that breaks its contract ends the run with 70, and all ways to validate it name the same table, rule and row."""
+"""A table that breaks its contract ends the run with 70, and all ways to validate it name the same table,
+rule and row.
+"""
 
 from __future__ import annotations
 
@@ -47,7 +49,9 @@ PLANTS: dict[str, dict[str, Row]] = {
     "events": {"the first row of a record has its text": {"item": 0, "raw": None}},
     "partition_timeline": {"an interval ends no earlier than it begins, and steps count from 1": {"step": 0}},
     "discontinuities": {"the two states of a break differ": {"found_state": "a"}},
-    "topic_assignments": {"an interval ends no earlier than it begins": {"valid_from": "2026-03-02", "valid_to": "2026-03-01"}},
+    "topic_assignments": {
+        "an interval ends no earlier than it begins": {"valid_from": "2026-03-02", "valid_to": "2026-03-01"}
+    },
     "broker_load": {"a broker has at least 1 replica, and no more leaders than replicas": {"leaders": 2}},
     "durability": {
         "covered is the sum of full_isr, under_replicated and leaderless": {"covered": 1.0},
@@ -58,7 +62,9 @@ PLANTS: dict[str, dict[str, Row]] = {
         "every record that a finding names is in events": {"evidence": ["nowhere"]},
     },
     "finding_subjects": {"the finding of a subject is in findings": {"fingerprint": "nowhere"}},
-    "broker_outages": {"an outage ends no earlier than it begins": {"since": "2026-03-02", "until": "2026-03-01"}},
+    "broker_outages": {
+        "an outage ends no earlier than it begins": {"since": "2026-03-02", "until": "2026-03-01"}
+    },
     "coverage": {"records is the sum of recognised, unrecognised, drifted and out_of_scope": {"records": 5}},
 }
 
@@ -82,8 +88,16 @@ def valid(table: str, number: int) -> Row:
 
 
 def planted(table: str) -> tuple[pa.Table, set[tuple[str, str, tuple[tuple[str, str], ...]]]]:
-    """Rows of a table of which each rule is violated by one, or by two that share a key; and what has to be found."""
-    known = {"fingerprint": "known"} if table == "findings" else {"record_id": "known"} if table == "events" else {}
+    """Rows of a table of which each rule is violated by one, or by two that share a key; and what has to be
+    found.
+    """
+    known = (
+        {"fingerprint": "known"}
+        if table == "findings"
+        else {"record_id": "known"}
+        if table == "events"
+        else {}
+    )
     rows, planted_at = [valid(table, 0) | known], []
     for number, rule in enumerate(rules_of(table), 1):
         row = valid(table, number)
@@ -108,7 +122,9 @@ def planted(table: str) -> tuple[pa.Table, set[tuple[str, str, tuple[tuple[str, 
 
 def _column(values: list[Any], kind: pa.DataType) -> pa.Array:
     texts = pa.types.is_temporal(kind)
-    return pa.array(values, pa.string()).cast(pa.timestamp("us")).cast(kind) if texts else pa.array(values, kind)
+    return (
+        pa.array(values, pa.string()).cast(pa.timestamp("us")).cast(kind) if texts else pa.array(values, kind)
+    )
 
 
 def named(found: list[Violation]) -> set[tuple[str, str, tuple[tuple[str, str], ...]]]:
@@ -125,8 +141,12 @@ def plants() -> tuple[dict[str, pa.Table], set[Any]]:
 
 
 def test_every_rule_over_rows_has_a_plant() -> None:
-    over_rows = {table: {rule.words for rule in contract.rules} for table, contract in schemas.contracts().items()}
-    assert {table: words for table, words in over_rows.items() if words} == {table: set(one) for table, one in PLANTS.items()}
+    over_rows = {
+        table: {rule.words for rule in contract.rules} for table, contract in schemas.contracts().items()
+    }
+    assert {table: words for table, words in over_rows.items() if words} == {
+        table: set(one) for table, one in PLANTS.items()
+    }
 
 
 VALUES = [(table, column) for table, contract in schemas.contracts().items() for column in contract.values]
@@ -143,7 +163,9 @@ def test_delta_refuses_a_value_that_is_not_allowed(table: str, column: str, tmp_
         ("odd", False),
     ]:
         row = valid(table, 1) | {column: value}
-        rows = pa.table([_column([row[one.name]], one.type) for one in table_schema(table)], schema=table_schema(table))
+        rows = pa.table(
+            [_column([row[one.name]], one.type) for one in table_schema(table)], schema=table_schema(table)
+        )
         with contextlib.nullcontext() if is_allowed else pytest.raises((DeltaError, pa.ArrowInvalid)):
             write_deltalake(tmp_path / table, rows, mode="append")
 
@@ -158,7 +180,9 @@ def test_the_local_engine_names_every_violation(plants) -> None:
 
 
 def apart(function: Any, *given: Any) -> Any:
-    """What a function returns in a process of its own: a JVM does not start in one in which pandas' expectations have asked DuckDB."""
+    """What a function returns in a process of its own: a JVM does not start in one in which pandas'
+    expectations have asked DuckDB.
+    """
     with multiprocessing.get_context("spawn").Pool(1) as pool:
         return pool.apply(function, given)
 
@@ -250,9 +274,14 @@ def test_a_broken_contract_ends_the_run(request, capsys, tmp_path, monkeypatch, 
     audit = ("audit", str(SAMPLE), "--tables", str(tmp_path / "tables"), "--engine", engine)
     deletions = updates.topic_deletions
     monkeypatch.setattr(
-        updates, "topic_deletions", lambda *given: [(*row[:6], "vanished", *row[7:]) for row in deletions(*given)]
+        updates,
+        "topic_deletions",
+        lambda *given: [(*row[:6], "vanished", *row[7:]) for row in deletions(*given)],
     )
-    words = ("topic_deletions: 1 row violates 'outcome is one of completed, pending, blocked'", "outcome=vanished")
+    words = (
+        "topic_deletions: 1 row violates 'outcome is one of completed, pending, blocked'",
+        "outcome=vanished",
+    )
     docs = tmp_path / "docs"
     check(*said(capsys, *audit, *(("--data-docs", str(docs)) if engine == "spark" else ())), *words)
     assert (docs / "index.html").is_file() == (engine == "spark")
@@ -263,26 +292,46 @@ def test_a_broken_contract_ends_the_run(request, capsys, tmp_path, monkeypatch, 
     # the next run rebuilds what was wrong, though nothing is new in the logs
     monkeypatch.setattr(updates, "topic_deletions", deletions)
     assert said(capsys, *audit)[0] == errors.CLEAN
-    assert "vanished" not in DeltaTable(str(tmp_path / "tables" / "topic_deletions")).to_pyarrow_table()["outcome"].to_pylist()
+    assert (
+        "vanished"
+        not in DeltaTable(str(tmp_path / "tables" / "topic_deletions"))
+        .to_pyarrow_table()["outcome"]
+        .to_pylist()
+    )
 
 
 def ran(*arguments: str) -> tuple[int, str, str]:
     """A command in a process of its own, see `apart`; without Java."""
     command = [sys.executable, "-m", "jobs.nightly_audit", *arguments]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, env=os.environ | {"PATH": "", "JAVA_HOME": ""})
+    done = subprocess.run(
+        command, capture_output=True, text=True, check=False, env=os.environ | {"PATH": "", "JAVA_HOME": ""}
+    )
     return done.returncode, done.stdout, done.stderr
 
 
 def test_the_command_names_rows_that_were_changed_by_hand(tmp_path) -> None:
     tables, docs = tmp_path / "tables", tmp_path / "docs"
-    audit = ("audit", str(SAMPLE), "--tables", str(tables), "--engine", "local", "--data-docs", str(tmp_path / "of-a-run"))
+    audit = (
+        "audit",
+        str(SAMPLE),
+        "--tables",
+        str(tables),
+        "--engine",
+        "local",
+        "--data-docs",
+        str(tmp_path / "of-a-run"),
+    )
     check_it = ("contracts", "--tables", str(tables))
     code, out, err = ran(*check_it)
     assert (code, out) == (errors.USAGE, "")
     assert f"There are no tables under {tables}" in err
     assert ran(*audit)[0] == errors.CLEAN
     assert (tmp_path / "of-a-run" / "index.html").is_file()
-    assert ran(*check_it, "--data-docs", str(docs)) == (errors.CLEAN, "151 contracts of 15 tables passed\n", "")
+    assert ran(*check_it, "--data-docs", str(docs)) == (
+        errors.CLEAN,
+        "151 contracts of 15 tables passed\n",
+        "",
+    )
     assert (docs / "index.html").is_file()
     findings = DeltaTable(str(tables / "findings"))
     of_check = {"predicate": "check_id = 'broker_down'"}

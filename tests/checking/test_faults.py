@@ -1,4 +1,6 @@
-"""The faults change a few records as described; the checks find each fault, inserted or recorded, and nothing else; the page is fresh."""
+"""The faults change a few records as described; the checks find each fault, inserted or recorded, and nothing
+else; the page is fresh.
+"""
 
 from pathlib import Path
 from typing import Any
@@ -47,7 +49,10 @@ def test_faults_that_remove_lines() -> None:
 
 def test_faults_that_alter_lines() -> None:
     assert faulty(LOGS, [altered("from A", "B", "D")])[ONE][0] == A.replace("B", "D")
-    assert faulty(LOGS, [swapped("from B")])[ONE][:2] == [B.replace("01,500", "00,000"), A.replace("00,000", "01,500", 1)]
+    assert faulty(LOGS, [swapped("from B")])[ONE][:2] == [
+        B.replace("01,500", "00,000"),
+        A.replace("00,000", "01,500", 1),
+    ]
     assert faulty(LOGS, [shifted("broker-1", -3600)])[ONE][2] == C.replace("10:00", "09:00")
     assert faulty(LOGS, [doubled()])[ONE][:2] == [A, A]
     assert faulty(LOGS, [doubled(1)])[ONE][:2] == [A, A.replace("00,000", "00,001")]
@@ -75,26 +80,40 @@ def test_every_fault_of_a_scenario_is_recorded() -> None:
 
 
 @pytest.fixture(scope="module")
-def found(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[dict[str, Any]]]:
-    """Return the findings of the faults that the selected tests are about: all of them where a test is about all faults."""
+def found(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> dict[str, list[dict[str, Any]]]:
+    """Return the findings of the faults that the selected tests are about: all of them where a test is about
+    all faults.
+    """
     folder = tmp_path_factory.mktemp("faults")
-    tests = [one for one in request.session.items if one.path == request.path and "found" in getattr(one, "fixturenames", ())]
+    tests = [
+        one
+        for one in request.session.items
+        if one.path == request.path and "found" in getattr(one, "fixturenames", ())
+    ]
     if not all(hasattr(one, "callspec") for one in tests):
         return faults_found.findings(folder)
     params = [one.callspec.params for one in tests]
     return faults_found.findings(
-        folder, [one["case"] for one in params if "case" in one], [one["fault"] for one in params if "fault" in one]
+        folder,
+        [one["case"] for one in params if "case" in one],
+        [one["fault"] for one in params if "fault" in one],
     )
 
 
 @pytest.mark.parametrize("case", FAULTS, ids=lambda case: case.name)
-def test_an_inserted_fault_is_found_and_nothing_else(case: Case, found: dict[str, list[dict[str, Any]]]) -> None:
+def test_an_inserted_fault_is_found_and_nothing_else(
+    case: Case, found: dict[str, list[dict[str, Any]]]
+) -> None:
     judged = judge(case, checks_of(found[case.name]), checks_of(found[case.recording]))
     assert (judged.missed, judged.false) == ([], [])
 
 
 @pytest.mark.parametrize("fault", RECORDED, ids=lambda fault: fault.scenario)
-def test_a_recorded_fault_is_found_and_nothing_else(fault: RecordedFault, found: dict[str, list[dict[str, Any]]]) -> None:
+def test_a_recorded_fault_is_found_and_nothing_else(
+    fault: RecordedFault, found: dict[str, list[dict[str, Any]]]
+) -> None:
     judged = judge(fault, checks_of(found[fault.name]))
     assert (judged.missed, judged.false) == ([], [])
 

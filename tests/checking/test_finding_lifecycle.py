@@ -59,7 +59,11 @@ def row(fingerprint: str, first: float | None, last: float | None, **more: objec
 
 
 def test_lifecycle() -> None:
-    found = [row(name, seen[0], seen[1], ended=seen[2], subjects=None) for name, (seen, *_) in CASES.items() if seen]
+    found = [
+        row(name, seen[0], seen[1], ended=seen[2], subjects=None)
+        for name, (seen, *_) in CASES.items()
+        if seen
+    ]
     before = [
         row(name, old[1], old[2], status=old[0], run_id="before", silenced=False, silence=None)
         for name, (_, old, *_) in CASES.items()
@@ -84,7 +88,9 @@ def test_findings_that_ended_before_this_runs_rows_are_dropped() -> None:
         "ended, not stored yet": ((30, 20, True), None, True),
     }
     found = [row(name, seen[0], seen[1], ended=seen[2]) for name, (seen, *_) in cases.items()]
-    before = [row(name, seen[0], seen[1], status=status) for name, (seen, status, _) in cases.items() if status]
+    before = [
+        row(name, seen[0], seen[1], status=status) for name, (seen, status, _) in cases.items() if status
+    ]
     kept = finding_lifecycle.without_old(found, before, {"payments": NOW - timedelta(hours=24)})
     assert {r["fingerprint"] for r in kept} == {name for name, (*_, is_kept) in cases.items() if is_kept}
     assert {r["fingerprint"] for r in finding_lifecycle.without_old(found, before, {})} == cases.keys()
@@ -105,16 +111,25 @@ def test_findings_that_ended_before_this_runs_rows_are_dropped() -> None:
 )
 def test_silences(silence: Silence, silenced: set[str]) -> None:
     found = [row("a", 1, 0), row("b", 1, 0, node=None, replica=4), row("c", 1, 0, topic=None, node=4)]
-    rows = finding_lifecycle.updated([one | {"ended": False} for one in found], [], {"payments": NOW}, "now", [silence])
+    rows = finding_lifecycle.updated(
+        [one | {"ended": False} for one in found], [], {"payments": NOW}, "now", [silence]
+    )
     assert {r["fingerprint"] for r in rows if r["silenced"]} == silenced
     assert {r["silence"] for r in rows} <= {None, silence.because()}
 
 
 def test_a_new_silence_changes_the_stored_row() -> None:
     def silenced(*silences: Silence, by: Silence | None) -> list[tuple[str, str | None]]:
-        values = {"status": "open", "run_id": "before", "silenced": by is not None, "silence": by.because() if by else None}
+        values = {
+            "status": "open",
+            "run_id": "before",
+            "silenced": by is not None,
+            "silence": by.because() if by else None,
+        }
         before = [row("a", 26, 2, **values), row("not found", 90, 80, **values | {"status": "resolved"})]
-        rows = finding_lifecycle.updated([row("a", 26, 2, ended=False)], before, {"payments": NOW}, "now", silences)
+        rows = finding_lifecycle.updated(
+            [row("a", 26, 2, ended=False)], before, {"payments": NOW}, "now", silences
+        )
         return [(r["run_id"], r["silence"]) for r in rows]
 
     one, other = Silence(reason="move"), Silence(topic="orders", reason="later")
@@ -156,7 +171,10 @@ def test_a_finding_that_an_outage_caused_names_the_outages_finding() -> None:
         row("follows, too", 4, 0, outage={"node": None, "since": ago(5)}),
     ]
     causes = {r["fingerprint"]: r["caused_by"] for r in checks._with_causes(found)}
-    assert {name: cause for name, cause in causes.items() if cause} == {"follows": "down", "follows, too": "whole"}
+    assert {name: cause for name, cause in causes.items() if cause} == {
+        "follows": "down",
+        "follows, too": "whole",
+    }
     assert causes.keys() == {r["fingerprint"] for r in found}
 
 
@@ -164,7 +182,11 @@ def test_a_finding_that_an_outage_caused_names_the_outages_finding() -> None:
 def test_the_last_threshold_that_matches_counts(spark: SparkSession) -> None:
     from jobs.engine.frames import of_rows
 
-    settings = [Threshold("x", 60), Threshold("x", 600, topic="tmp-*"), Threshold("x", 5, cluster="pay*", topic="tmp-1")]
+    settings = [
+        Threshold("x", 60),
+        Threshold("x", 600, topic="tmp-*"),
+        Threshold("x", 5, cluster="pay*", topic="tmp-1"),
+    ]
     value = checks.threshold_sql(30, settings)
     pairs = [("payments", "orders"), ("payments", "tmp-1"), ("other", "tmp-1"), ("other", None)]
     asked = [{"cluster": cluster, "topic": topic} for cluster, topic in pairs]
@@ -174,13 +196,14 @@ def test_the_last_threshold_that_matches_counts(spark: SparkSession) -> None:
 
 
 def test_thresholds_are_functions_of_cluster_and_topic() -> None:
-    settings = [Threshold("leaderless_seconds", 600, topic="tmp-*"), Threshold("leaderless_seconds", 5, cluster="pay*")]
+    settings = [
+        Threshold("leaderless_seconds", 600, topic="tmp-*"),
+        Threshold("leaderless_seconds", 5, cluster="pay*"),
+    ]
     database = Database()
     for function in checks.threshold_functions(settings):
         database.function(function)
-    values = (
-        "leaderless_seconds(cluster, topic) AS a, leaderless_seconds(cluster, NULL) AS b, log_gap_minutes(cluster, topic) AS c"
-    )
+    values = "leaderless_seconds(cluster, topic) AS a, leaderless_seconds(cluster, NULL) AS b, log_gap_minutes(cluster, topic) AS c"
     rows = database.rows(
         f"SELECT {values} FROM VALUES ('payments', 'orders'), ('other', 'tmp-1'), ('other', 'x') AS v(cluster, topic)"
     )

@@ -43,7 +43,10 @@ def row(
         "replica": None, "node": 3, "title": "Broker down", "detail": "d", "caused_by": None, "subjects": None,
         "thing": thing, "evidence": list(evidence), "ended": ended or last is not None,
     }  # fmt: skip
-    span = {"first_seen": None if first is None else at(first), "last_seen": NOW if last is None else at(last)}
+    span = {
+        "first_seen": None if first is None else at(first),
+        "last_seen": NOW if last is None else at(last),
+    }
     return identified([values | span | more])[0]
 
 
@@ -64,10 +67,14 @@ class Runs:
         current = finding_lifecycle.without_old(matches.found, matches.before, since)
         self.rows = finding_lifecycle.updated(current, matches.before, {"payments": NOW}, f"run {self.count}")
         sink = PagerDuty(name="pager", routing_key_env="KEY", limit=1000)
-        for some in plan([sink], [finding_of(one) for one in self.rows], self.sent, now=NOW, newest={"payments": NOW}).values():
+        for some in plan(
+            [sink], [finding_of(one) for one in self.rows], self.sent, now=NOW, newest={"payments": NOW}
+        ).values():
             for message in some:
                 self.pages.append((message.state, message.key))
-                self.sent = latest([*self.sent, *outcome(message, NOW + timedelta(seconds=self.count), None, None)])
+                self.sent = latest(
+                    [*self.sent, *outcome(message, NOW + timedelta(seconds=self.count), None, None)]
+                )
 
     @property
     def open(self) -> set[str]:
@@ -80,23 +87,40 @@ def test_a_late_record_that_moves_the_begin_changes_nothing_for_people() -> None
     (before,) = runs.rows
     runs.run(row("3", 2, evidence=["killed", "noticed"]))
     (after,) = runs.rows
-    assert (after["fingerprint"], after["status"], after["first_seen"]) == (before["fingerprint"], "open", at(2))
+    assert (after["fingerprint"], after["status"], after["first_seen"]) == (
+        before["fingerprint"],
+        "open",
+        at(2),
+    )
     # across midnight, and to a later moment
     for hours in (-12, -9, 4):
         runs.run(row("3", hours, evidence=["seen", "noticed"]))
         (after,) = runs.rows
-        assert (after["status"], after["first_seen"], known_as(after)) == ("open", at(hours), before["fingerprint"])
+        assert (after["status"], after["first_seen"], known_as(after)) == (
+            "open",
+            at(hours),
+            before["fingerprint"],
+        )
         assert after["fingerprint"] == row("3", hours)["fingerprint"]
     runs.run(row("3", 4, 6, evidence=["noticed", "back"]))
     assert runs.pages == [(FIRING, before["fingerprint"]), (RESOLVED, before["fingerprint"])]
 
 
 def test_episodes_of_one_day_have_different_fingerprints() -> None:
-    first, second, third = row("3", 1, 2, evidence=["a"]), row("3", 3, 4, evidence=["b"]), row("3", 5, evidence=["c"])
+    first, second, third = (
+        row("3", 1, 2, evidence=["a"]),
+        row("3", 3, 4, evidence=["b"]),
+        row("3", 5, evidence=["c"]),
+    )
     found = identified([first, second, third])
     assert len({one["fingerprint"] for one in found}) == 3
     # the newest one's fingerprint depends on its day alone
-    assert found[2]["fingerprint"] == third["fingerprint"] == row("3", 7)["fingerprint"] != row("3", 27)["fingerprint"]
+    assert (
+        found[2]["fingerprint"]
+        == third["fingerprint"]
+        == row("3", 7)["fingerprint"]
+        != row("3", 27)["fingerprint"]
+    )
     runs = Runs()
     runs.run(row("3", 1, evidence=["a"]))
     runs.run(first, row("3", 3, evidence=["b"]))
@@ -108,7 +132,9 @@ def test_episodes_of_one_day_have_different_fingerprints() -> None:
     }
     # an incident each, opened and resolved under its own key
     keys = [key for state, key in runs.pages if state == FIRING]
-    assert Counter(runs.pages) == Counter([(FIRING, key) for key in keys] + [(RESOLVED, key) for key in keys[:2]])
+    assert Counter(runs.pages) == Counter(
+        [(FIRING, key) for key in keys] + [(RESOLVED, key) for key in keys[:2]]
+    )
     assert len(set(keys)) == 3
 
 
@@ -125,7 +151,10 @@ def test_late_records_split_a_finding() -> None:
     runs = Runs()
     runs.run(row("3", 1, evidence=["a", "b"]))
     runs.run(row("3", 1, 2, evidence=["a"]), row("3", 4, evidence=["b", "c"]))
-    assert sorted((one["first_seen"], one["status"]) for one in runs.rows) == [(at(1), "resolved"), (at(4), "new")]
+    assert sorted((one["first_seen"], one["status"]) for one in runs.rows) == [
+        (at(1), "resolved"),
+        (at(4), "new"),
+    ]
     assert Counter(state for state, _ in runs.pages) == {FIRING: 2, RESOLVED: 1}
     assert len({key for state, key in runs.pages if state == FIRING}) == 2
 
@@ -189,39 +218,54 @@ def test_no_check_identifies_findings_by_what_late_records_change() -> None:
     for check in schemas.statements("checks"):
         if check.name in ("illegal_partition_transition", "illegal_replica_transition"):
             continue
-        thing = next(line for line in reversed(check.sql.splitlines()) if line.endswith((" AS thing,", ".thing,")))
+        thing = next(
+            line for line in reversed(check.sql.splitlines()) if line.endswith((" AS thing,", ".thing,"))
+        )
         assert not any(
-            word in thing for word in ("record", "evidence", "min_by", "min(concat", "since,", "starting_at", "died_at")
+            word in thing
+            for word in ("record", "evidence", "min_by", "min(concat", "since,", "starting_at", "died_at")
         ), check.name
 
 
-# -- any order of delivery -------------------------------------------------------------------------------------
+# -- any order of delivery -----------------------------------------------------------------------------------
 
 # (broker, hour, whether it stops): log lines about brokers that stop and start
 Fact = tuple[int, int, bool]
 
 
 def shown_by(facts: Iterable[Fact]) -> list[dict[str, Any]]:
-    """Return the findings of these facts: a broker is down from the first line that it stops to the next line that it starts."""
+    """Return the findings of these facts: a broker is down from the first line that it stops to the next line
+    that it starts.
+    """
     found, down = [], dict[int, list[Fact]]()
     for fact in sorted(facts, key=lambda fact: (fact[1], fact[0])):
         broker, hour, stops = fact
         if stops:
             down.setdefault(broker, []).append(fact)
         elif lines := down.pop(broker, None):
-            found.append(row(str(broker), lines[0][1], hour, node=broker, evidence=[*map(str, lines), str(fact)]))
-    found += [row(str(broker), lines[0][1], node=broker, evidence=list(map(str, lines))) for broker, lines in down.items()]
+            found.append(
+                row(str(broker), lines[0][1], hour, node=broker, evidence=[*map(str, lines), str(fact)])
+            )
+    found += [
+        row(str(broker), lines[0][1], node=broker, evidence=list(map(str, lines)))
+        for broker, lines in down.items()
+    ]
     return identified(found)
 
 
 facts_logged = st.lists(
-    st.tuples(st.integers(1, 2), st.integers(-30, 60), st.booleans()), unique_by=lambda fact: fact[:2], min_size=1, max_size=14
+    st.tuples(st.integers(1, 2), st.integers(-30, 60), st.booleans()),
+    unique_by=lambda fact: fact[:2],
+    min_size=1,
+    max_size=14,
 )
 
 
 @settings(max_examples=300, deadline=None)
 @given(facts_logged, st.integers(1, 5), st.randoms(use_true_random=False))
-def test_any_order_of_delivery_ends_with_the_findings_of_one_run(facts: list[Fact], count: int, chance: random.Random) -> None:
+def test_any_order_of_delivery_ends_with_the_findings_of_one_run(
+    facts: list[Fact], count: int, chance: random.Random
+) -> None:
     many_runs, one_run = Runs(), Runs()
     one_run.run(*shown_by(facts))
     number = {fact: chance.randrange(count) for fact in facts}
@@ -233,7 +277,9 @@ def test_any_order_of_delivery_ends_with_the_findings_of_one_run(facts: list[Fac
     assert found.items() >= expected.items()
     assert len(found) == len(many_runs.rows) == len({known_as(one) for one in many_runs.rows})
     # each incident is opened once, and the open ones are those of unresolved findings
-    fired, resolved = (Counter(key for state, key in many_runs.pages if state == which) for which in (FIRING, RESOLVED))
+    fired, resolved = (
+        Counter(key for state, key in many_runs.pages if state == which) for which in (FIRING, RESOLVED)
+    )
     assert set(fired - resolved) == {known_as(one) for one in many_runs.rows if one["status"] != "resolved"}
     assert all(count == 1 for count in (fired - resolved).values())
 

@@ -1,4 +1,6 @@
-"""The audit reports each public incident of `tests/incidents`, and no other finding of severity warning or above beside it."""
+"""The audit reports each public incident of `tests/incidents`, and no other finding of severity warning or
+above beside it.
+"""
 
 from __future__ import annotations
 
@@ -33,18 +35,27 @@ NOT_IN_CATALOGUE = (
 
 
 @pytest.fixture(scope="module")
-def found(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[Finding]]:
-    """Return the findings of severity warning or above of each incident whose test is selected, by the name of its folder."""
+def found(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> dict[str, list[Finding]]:
+    """Return the findings of severity warning or above of each incident whose test is selected, by the name
+    of its folder.
+    """
     folder = tmp_path_factory.mktemp("incidents")
     audited = [
         item.callspec.params["incident"]
         for item in request.session.items
         if item.path == request.path and "found" in getattr(item, "fixturenames", ())
     ]
-    blocks = [f"[[cluster]]\nname = {json.dumps(one.folder.name)}\nlogs = [{json.dumps(str(one.folder))}]\n" for one in audited]
+    blocks = [
+        f"[[cluster]]\nname = {json.dumps(one.folder.name)}\nlogs = [{json.dumps(str(one.folder))}]\n"
+        for one in audited
+    ]
     (folder / "audit.toml").write_text("\n".join(blocks))
     tables = folder / "tables"
-    code = main(["audit", "--config", str(folder / "audit.toml"), "--tables", str(tables), "--engine", "local"])
+    code = main(
+        ["audit", "--config", str(folder / "audit.toml"), "--tables", str(tables), "--engine", "local"]
+    )
     assert code in (errors.CLEAN, errors.FINDINGS)
     findings: dict[str, list[Finding]] = defaultdict(list)
     for row in rows_of(tables, "findings"):
@@ -56,7 +67,9 @@ def found(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
 @pytest.mark.parametrize("incident", WITH_LOGS, **NAMES)
 def test_it_is_found_and_nothing_else(incident: Incident, found: dict[str, list[Finding]]) -> None:
     """If a finding of `pending` or `wrong` appears or disappears, move it in incident.toml."""
-    assert sorted(found[incident.folder.name], key=repr) == sorted([*incident.expected, *incident.wrong], key=repr)
+    assert sorted(found[incident.folder.name], key=repr) == sorted(
+        [*incident.expected, *incident.wrong], key=repr
+    )
 
 
 def test_there_are_45_incidents() -> None:
@@ -87,13 +100,18 @@ def catalogue(shared: Path) -> dict[str, list[dict[str, Any]]]:
     entries = json.loads((KAFKA / "statements_zk.json").read_text("utf-8"))
     entries += json.loads((KAFKA / "statements_broker.json").read_text("utf-8"))["statements"]
     for entry in entries:
-        spans = [(version(a), version(b or a)) for a, _, b in (one.partition("..") for one in entry["versions"]["ranges"])]
+        spans = [
+            (version(a), version(b or a))
+            for a, _, b in (one.partition("..") for one in entry["versions"]["ranges"])
+        ]
         by_logger[entry["logger"].strip("$")].append({"pattern": re.compile(entry["regex"]), "spans": spans})
     for entry in json.loads((KAFKA / "statements_kraft.json").read_text("utf-8")):
         first, _, last = entry["versions"].partition(" .. ")
         # the pattern includes header and time stamp; all patch releases of a minor release use the same words
         pattern = re.compile(entry["regex"])
-        by_logger[entry["logger"].strip("$")].append({"pattern": pattern, "spans": [(version(first)[:2], version(last)[:2])]})
+        by_logger[entry["logger"].strip("$")].append(
+            {"pattern": pattern, "spans": [(version(first)[:2], version(last)[:2])]}
+        )
     return by_logger
 
 
@@ -101,12 +119,16 @@ def not_worded_as(incident: Incident, catalogue: dict[str, list[dict[str, Any]]]
     """Yield the lines of an incident that are no statement of its Kafka version."""
     kafka = version(incident.kafka)
     for line in incident.lines():
-        texts = (line.text, *(f"[{line.at}] {level} {line.text} ({line.logger})" for level in ("INFO", "WARN", "ERROR")))
+        texts = (
+            line.text,
+            *(f"[{line.at}] {level} {line.text} ({line.logger})" for level in ("INFO", "WARN", "ERROR")),
+        )
         if not any(
             statement["pattern"].match(text)
             for statement in catalogue[line.logger.strip("$")]
             if any(
-                first[: len(kafka)] <= kafka[: len(first)] and kafka[: len(last)] <= last for first, last in statement["spans"]
+                first[: len(kafka)] <= kafka[: len(first)] and kafka[: len(last)] <= last
+                for first, last in statement["spans"]
             )
             for text in texts
         ):
@@ -121,7 +143,11 @@ def is_excepted(line: Line, exception: tuple[str, str]) -> bool:
 @pytest.mark.shared
 def test_the_logs_are_worded_as_in_their_version(catalogue: dict[str, list[dict[str, Any]]]) -> None:
     """No log is invented: each line is a statement of the catalogues, printed by that version."""
-    unknown = {(incident.folder.name, line) for incident in WITH_LOGS for line in not_worded_as(incident, catalogue)}
+    unknown = {
+        (incident.folder.name, line) for incident in WITH_LOGS for line in not_worded_as(incident, catalogue)
+    }
     idle = [one for one in NOT_IN_CATALOGUE if not any(is_excepted(line, one) for _, line in unknown)]
-    assert [pair for pair in sorted(unknown) if not any(is_excepted(pair[1], one) for one in NOT_IN_CATALOGUE)] == []
+    assert [
+        pair for pair in sorted(unknown) if not any(is_excepted(pair[1], one) for one in NOT_IN_CATALOGUE)
+    ] == []
     assert idle == []

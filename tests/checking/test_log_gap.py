@@ -16,7 +16,9 @@ from jobs.engine.types import schema_of
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 MINUTES = 10
-EVENTS = schema_of("cluster STRING, incarnation INT, node INT, ts TIMESTAMP, record_id STRING, record_no BIGINT")
+EVENTS = schema_of(
+    "cluster STRING, incarnation INT, node INT, ts TIMESTAMP, record_id STRING, record_no BIGINT"
+)
 OUTAGES = schema_of("cluster STRING, incarnation INT, broker INT, since TIMESTAMP, until TIMESTAMP")
 (CHECK,) = (one for one in schemas.statements("checks") if one.name == "log_gap")
 Record = tuple[int, int, float]
@@ -45,7 +47,12 @@ def gaps(records: Sequence[Record]) -> list[tuple[int, int, str, str]]:
     return sorted((row["incarnation"], row["node"], row["record_before"], row["record_id"]) for row in found)
 
 
-@given(st.lists(st.tuples(st.integers(1, 2), st.integers(1, 2), st.integers(0, 7200).map(lambda n: n / 2)), max_size=25))
+@given(
+    st.lists(
+        st.tuples(st.integers(1, 2), st.integers(1, 2), st.integers(0, 7200).map(lambda n: n / 2)),
+        max_size=25,
+    )
+)
 # exactly ten minutes are no pause; pauses side by side; records every five minutes between two pauses
 @example([(1, 1, 0), (1, 1, 600), (1, 1, 1200.5)])
 @example([(1, 1, 0.5), (1, 1, 601), (1, 1, 1260), (1, 1, 1919.5), (1, 2, 300)])
@@ -53,6 +60,8 @@ def gaps(records: Sequence[Record]) -> list[tuple[int, int, str, str]]:
 def test_pauses_are_those_between_neighbours(records: list[Record]) -> None:
     expected = []
     for key in {(number, node) for number, node, _ in records}:
-        mine = sorted((at, place) for place, (number, node, at) in enumerate(records) if (number, node) == key)
+        mine = sorted(
+            (at, place) for place, (number, node, at) in enumerate(records) if (number, node) == key
+        )
         expected += [(*key, f"r{a[1]}", f"r{b[1]}") for a, b in pairwise(mine) if b[0] - a[0] > MINUTES * 60]
     assert gaps(records) == sorted(expected)

@@ -1,4 +1,6 @@
-"""A story is the same in the verdict, its JSON, the report, the alert and the tables, over all incidents and some scenarios."""
+"""A story is the same in the verdict, its JSON, the report, the alert and the tables, over all incidents and
+some scenarios.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,12 @@ from jobs.checking.finding_identity import known_as
 from jobs.nightly_audit import main
 
 SCENARIOS = Path(__file__).parents[1] / "scenarios"
-MORE = ("broker_cannot_start/raises", "broker_flapping/raises", "log_directory_failed/raises-all", "data_at_risk/silent-unclean")
+MORE = (
+    "broker_cannot_start/raises",
+    "broker_flapping/raises",
+    "log_directory_failed/raises-all",
+    "data_at_risk/silent-unclean",
+)
 # incident -> (check of the cause, checks of its effects), where an incident was several stories before
 ONE_STORY = {
     # the heartbeats with an old epoch ended three minutes before: no line links them
@@ -41,8 +48,13 @@ ONE_STORY = {
 def audited(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """Return the JSON of one audit of all of them, with the report and the tables beside it."""
     folder = tmp_path_factory.mktemp("stories")
-    logs = {path.name: path for path in sorted(INCIDENTS.iterdir())} | {name: SCENARIOS / name for name in MORE}
-    blocks = [f"[[cluster]]\nname = {json.dumps(name)}\nlogs = [{json.dumps(str(path))}]\n" for name, path in logs.items()]
+    logs = {path.name: path for path in sorted(INCIDENTS.iterdir())} | {
+        name: SCENARIOS / name for name in MORE
+    }
+    blocks = [
+        f"[[cluster]]\nname = {json.dumps(name)}\nlogs = [{json.dumps(str(path))}]\n"
+        for name, path in logs.items()
+    ]
     (folder / "audit.toml").write_text("\n".join(blocks))
     where = ["--config", str(folder / "audit.toml"), "--tables", str(folder / "tables"), "--engine", "local"]
     with pytest.MonkeyPatch.context() as patched, (folder / "out.json").open("w") as out:
@@ -82,7 +94,10 @@ def test_verdict_report_and_alerts_have_the_same_numbers(audited: dict[str, Any]
     for story in audited["stories"]:
         members = [story["cause"], *story["effects"]]
         about = set().union(*(partitions[name] for name in members))
-        known = [harms.Harm(**harm | {"topics": tuple(harm["topics"]), "since": None, "until": None}) for harm in story["harms"]]
+        known = [
+            harms.Harm(**harm | {"topics": tuple(harm["topics"]), "since": None, "until": None})
+            for harm in story["harms"]
+        ]
         for harm in known:
             assert 0 < harm.partitions <= len(about)
             assert set(harm.topics) <= {topic for topic, _ in about}
@@ -93,7 +108,9 @@ def test_verdict_report_and_alerts_have_the_same_numbers(audited: dict[str, Any]
                 assert begin in page, story["cluster"]
                 said += 1
     assert said > 20
-    assert {name: count for name, count in by_cluster.items() if count} == {name: count for name, count in lost.items() if count}
+    assert {name: count for name, count in by_cluster.items() if count} == {
+        name: count for name, count in lost.items() if count
+    }
 
 
 def test_evidence_is_in_the_order_of_time(audited: dict[str, Any]) -> None:
@@ -105,7 +122,11 @@ def test_the_alert_of_a_story_lists_the_findings_of_the_story(audited: dict[str,
     sink = Slack(name="chat", url_env="URL", severity="info", limit=1000)
     now = max(finding_of(row).last_seen for row in rows if row["last_seen"])
     (messages,) = plan(
-        [sink], findings_of(rows, {}), (), now=now, newest=dict.fromkeys({row["cluster"] for row in rows}, now)
+        [sink],
+        findings_of(rows, {}),
+        (),
+        now=now,
+        newest=dict.fromkeys({row["cluster"] for row in rows}, now),
     ).values()
     stories = {
         frozenset([story["cause"], *story["effects"]]): story["cause"]
@@ -117,10 +138,16 @@ def test_the_alert_of_a_story_lists_the_findings_of_the_story(audited: dict[str,
         names = frozenset(finding.fingerprint for finding in message.findings)
         if names in stories:
             assert message.findings[0].fingerprint == stories.pop(names)
-            assert text.description(message, context).count("Consequence: ") == min(len(names) - 1, text.NAMED)
+            assert text.description(message, context).count("Consequence: ") == min(
+                len(names) - 1, text.NAMED
+            )
     # a partly resolved story is sent without its resolved findings
     assert all(
-        any(finding["status"] == "resolved" for finding in audited["findings"] if finding["fingerprint"] in names)
+        any(
+            finding["status"] == "resolved"
+            for finding in audited["findings"]
+            if finding["fingerprint"] in names
+        )
         for names in stories
     )
 
@@ -129,22 +156,38 @@ SINKS = tuple(replace(sink, severity="info", limit=1000) for sink in test_alerts
 
 
 @pytest.mark.parametrize("sink", SINKS, ids=lambda sink: sink.type)
-def test_an_alert_begins_with_the_harm_that_the_verdict_and_the_report_state(audited: dict[str, Any], sink: Any) -> None:
+def test_an_alert_begins_with_the_harm_that_the_verdict_and_the_report_state(
+    audited: dict[str, Any], sink: Any
+) -> None:
     """What the tables say to `alerts`, as each sink sends it, is what the JSON of the audit has."""
-    tables = engine.opened(str(audited["folder"] / "tables"), names=("findings", "finding_subjects", "durability"))
+    tables = engine.opened(
+        str(audited["folder"] / "tables"), names=("findings", "finding_subjects", "durability")
+    )
     rows = engine.rows_of(tables.read("findings"))
     now = max(row["last_seen"] for row in rows if row["last_seen"])
     planned = plan(
-        [sink], findings_of(rows, harms_of(tables, rows)), (), now=now, newest=dict.fromkeys({r["cluster"] for r in rows}, now)
+        [sink],
+        findings_of(rows, harms_of(tables, rows)),
+        (),
+        now=now,
+        newest=dict.fromkeys({r["cluster"] for r in rows}, now),
     )
-    context, page = text.Context(tables="t", now=now), Page((audited["folder"] / "report.html").read_text("utf-8")).text
+    context, page = (
+        text.Context(tables="t", now=now),
+        Page((audited["folder"] / "report.html").read_text("utf-8")).text,
+    )
     page = re.sub(r"\s+", " ", page)
     known = {row["fingerprint"]: known_as(row) for row in rows}
     expected = {}
     for story in audited["stories"]:
-        some = [harms.Harm(**harm | {"topics": tuple(harm["topics"]), "since": None, "until": None}) for harm in story["harms"]]
+        some = [
+            harms.Harm(**harm | {"topics": tuple(harm["topics"]), "since": None, "until": None})
+            for harm in story["harms"]
+        ]
         for name in (story["cause"], *story["effects"]):
-            expected[known[name]] = [re.split(r"; (?:over|still)", one)[0].rstrip(".") for one in harms.sentences(some, None)]
+            expected[known[name]] = [
+                re.split(r"; (?:over|still)", one)[0].rstrip(".") for one in harms.sentences(some, None)
+            ]
     seen = 0
     for message in planned[sink.name]:
         if message.digest:

@@ -78,7 +78,9 @@ def test_findings_in_a_window(window, expected):
         finding(fingerprint="timeless", first_seen=None, last_seen=None),
     ]
     whole = verdict.RunResults(rows, {}, {}, {}, subjects={"long": {"replicas": [3, 7]}})
-    assert {row["fingerprint"] for row in verdict.within(whole, window, {"payments": NOW}).findings} == expected
+    assert {
+        row["fingerprint"] for row in verdict.within(whole, window, {"payments": NOW}).findings
+    } == expected
 
 
 @pytest.mark.spark

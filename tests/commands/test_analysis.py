@@ -232,7 +232,12 @@ def test_story_marks_changed_columns() -> None:
     assert "*none" in third
     assert "*Offline" in third
     assert "*A" in third
-    assert text.index("== controller 4, epoch 7\n") < text.index(second) < text.index("epoch 7 resigns") < text.index(third)
+    assert (
+        text.index("== controller 4, epoch 7\n")
+        < text.index(second)
+        < text.index("epoch 7 resigns")
+        < text.index(third)
+    )
     assert "-- 2026-11-20 --" in lines
     assert "files are under /logs/" in lines
 
@@ -292,7 +297,9 @@ def test_story_with_reassignments() -> None:
 
 
 def test_story_as_json() -> None:
-    first, second = map(json.loads, story_json(Story("c", "orders-3", [interval(1), interval(2, 1, leader=2)], [], [])))
+    first, second = map(
+        json.loads, story_json(Story("c", "orders-3", [interval(1), interval(2, 1, leader=2)], [], []))
+    )
     assert first["changed"] == []
     assert second["changed"] == ["leader"]
     assert second["valid_from"] == "2026-11-20T10:09:13.175Z"

@@ -1,4 +1,6 @@
-"""What is wrong with the input is said before Spark starts, in a sentence and an exit code; nothing is written."""
+"""What is wrong with the input is said before Spark starts, in a sentence and an exit code; nothing is
+written.
+"""
 
 import gzip
 from pathlib import Path
@@ -27,7 +29,11 @@ def _truncated(path: Path) -> None:
     ("name", "write", "words"),
     [
         ("empty.log", lambda p: p.write_text(""), "is empty"),
-        ("prose.txt", lambda p: p.write_text("Dear diary,\ntoday nothing happened.\n"), "has a Kafka log record"),
+        (
+            "prose.txt",
+            lambda p: p.write_text("Dear diary,\ntoday nothing happened.\n"),
+            "has a Kafka log record",
+        ),
         ("image.bin", lambda p: p.write_bytes(bytes(range(256)) * 200), "has a Kafka log record"),
         ("cut.log.gz", _truncated, "truncated"),
         ("logs.rar", lambda p: p.write_bytes(b"Rar!\x1a\x07" + bytes(100)), "it is a .rar; unpack it"),

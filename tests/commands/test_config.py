@@ -11,7 +11,17 @@ import pytest
 
 from jobs.alerts.sinks import SINK_TYPES
 from jobs.alerts.sinks.alertmanager import Alertmanager
-from jobs.config import Cluster, Config, Silence, Slo, Threshold, Topic, check_timezone, expired_silences, load
+from jobs.config import (
+    Cluster,
+    Config,
+    Silence,
+    Slo,
+    Threshold,
+    Topic,
+    check_timezone,
+    expired_silences,
+    load,
+)
 from jobs.errors import UsageError
 from jobs.globs import matches
 
@@ -55,7 +65,10 @@ def test_clusters_and_thresholds(written: Callable[[str], Path], tmp_path: Path)
     assert payments.logs == (str(tmp_path / "a"), "/var/log/kafka", str(tmp_path / "../b/*.gz"))
     assert (payments.timezone, payments.kafka_version) == ("Europe/Berlin", "3.3.2")
     assert (orders.name, orders.timezone, orders.kafka_version) == ("orders", "UTC", None)
-    assert load(path).thresholds == (Threshold("leaderless_seconds", 5), Threshold("reassignment_minutes", 120))
+    assert load(path).thresholds == (
+        Threshold("leaderless_seconds", 5),
+        Threshold("reassignment_minutes", 120),
+    )
 
 
 def test_logs_are_relative_to_the_folder_of_the_file(
@@ -264,10 +277,18 @@ def test_sinks(written: Callable[[str], Path], tmp_path: Path) -> None:
     oncall, pager, chat, post = config.sinks
     assert config.report_url == "https://audit.example.org/last.html"
     assert oncall == Alertmanager(
-        name="oncall", url="http://127.0.0.1:9093", checks=("illegal_*",), clusters=("pay*",), ca_file=tmp_path / "ca.pem"
+        name="oncall",
+        url="http://127.0.0.1:9093",
+        checks=("illegal_*",),
+        clusters=("pay*",),
+        ca_file=tmp_path / "ca.pem",
     )
     assert (oncall.limit, oncall.ended) == (50, False)
-    assert (pager.severity, pager.limit, pager.secret_names()) == ("critical", 3, {"routing_key_env": "PD_KEY"})
+    assert (pager.severity, pager.limit, pager.secret_names()) == (
+        "critical",
+        3,
+        {"routing_key_env": "PD_KEY"},
+    )
     assert (chat.url, chat.url_env, chat.ended, chat.limit) == (None, "SLACK", False, 5)
     assert (post.to, post.secret_names()) == (("ann@example.org", "bob@example.org"), {"password_env": "PW"})
     # of a secret, only the name of its variable is kept
@@ -324,14 +345,22 @@ def test_mistakes_of_alerts_name_file_key_and_the_nearest_known_one(
         load(path, ENVIRONMENT)
     assert complaint in str(raised.value)
     assert str(path) in str(raised.value)
-    assert not any(secret in str(raised.value) for secret in (*ENVIRONMENT.values(), "xoxb-12-secret", "services/T/B/x"))
+    assert not any(
+        secret in str(raised.value) for secret in (*ENVIRONMENT.values(), "xoxb-12-secret", "services/T/B/x")
+    )
 
 
 def test_the_configuration_in_the_guide(written: Callable[[str], Path]) -> None:
     guide = (Path(__file__).parents[2] / "docs" / "guides" / "alerts.md").read_text("utf-8")
     (text,) = re.findall(r"```toml\n([^`]*\[\[alert\]\][^`]*)```", guide)
-    environment = {"PD_ROUTING_KEY": "k", "SLACK_WEBHOOK_URL": "https://hooks.slack.com/services/T/B/x", "MAIL_PASSWORD": "p"}
-    assert [sink.name for sink in load(written(ONE_CLUSTER + text[text.index("[[") :]), environment).sinks] == [
+    environment = {
+        "PD_ROUTING_KEY": "k",
+        "SLACK_WEBHOOK_URL": "https://hooks.slack.com/services/T/B/x",
+        "MAIL_PASSWORD": "p",
+    }
+    assert [
+        sink.name for sink in load(written(ONE_CLUSTER + text[text.index("[[") :]), environment).sinks
+    ] == [
         "oncall",
         "pager",
         "chat",

@@ -38,13 +38,20 @@ def test_the_incident_is_in_the_wheel_and_is_small():
     incident = ROOT / "jobs" / "demo" / "incident.tar.xz"
     assert incident.stat().st_size < 50_000
     code = "import sys; from importlib.resources import files; sys.stdout.write(str(files('jobs.demo').joinpath('incident.tar.xz').is_file()))"
-    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT).stdout == "True"
+    assert (
+        subprocess.run(
+            [sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT
+        ).stdout
+        == "True"
+    )
 
 
 @pytest.mark.parametrize("name", commands())
 def test_the_help_of_each_command_has_examples_that_parse(name):
     command = commands()[name]
-    examples = [line.strip() for line in command.epilog.splitlines() if line.strip().startswith(f"kafka-audit {name}")]
+    examples = [
+        line.strip() for line in command.epilog.splitlines() if line.strip().startswith(f"kafka-audit {name}")
+    ]
     assert examples
     for example in examples:
         command_line.parser().parse_args(command_line_of(example))

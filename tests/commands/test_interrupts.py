@@ -1,4 +1,6 @@
-"""SIGINT and SIGTERM at any moment: one line, the exit code of the signal, no process left, and the next run continues."""
+"""SIGINT and SIGTERM at any moment: one line, the exit code of the signal, no process left, and the next run
+continues.
+"""
 
 from __future__ import annotations
 
@@ -17,9 +19,7 @@ ROOT = Path(__file__).parents[2]
 SAMPLE = ROOT / "sample_logs" / "3.3.2-trace" / "delete-topic-dead-broker"
 CODES = {signal.SIGINT: 130, signal.SIGTERM: 143}
 # before anything of ours is imported; `{number}` is the signal
-AT_IMPORT = (
-    "sys.addaudithook(lambda event, given: event == 'import' and given[0] == '{module}' and os.kill(os.getpid(), {number}))"
-)
+AT_IMPORT = "sys.addaudithook(lambda event, given: event == 'import' and given[0] == '{module}' and os.kill(os.getpid(), {number}))"
 AT_EVENT = """
 def hook(event, given):
     if event == '{event}' and {when}:
@@ -59,7 +59,10 @@ def is_interrupted(code: str, number: signal.Signals, *arguments: str) -> None:
     assert returned == CODES[number], said
     assert processes == {}
     *before, last = said.splitlines()
-    assert last == f"kafka-audit: interrupted by {number.name}. What is written is kept; run the same command again to continue"
+    assert (
+        last
+        == f"kafka-audit: interrupted by {number.name}. What is written is kept; run the same command again to continue"
+    )
     # of each stage that was over a line, as in any run
     assert all(": " in line and " s" in line for line in before), said
 
@@ -81,7 +84,9 @@ def is_interrupted(code: str, number: signal.Signals, *arguments: str) -> None:
 def test_while_modules_are_imported(tmp_path: Path, module: str, number: signal.Signals) -> None:
     code = AT_IMPORT.format(module=module, number=int(number))
     engine = "spark" if module == "pyspark" else "local"
-    is_interrupted(code, number, "audit", str(SAMPLE), "--tables", str(tmp_path / "tables"), "--engine", engine)
+    is_interrupted(
+        code, number, "audit", str(SAMPLE), "--tables", str(tmp_path / "tables"), "--engine", engine
+    )
 
 
 @pytest.mark.spark
@@ -93,10 +98,16 @@ def test_while_modules_are_imported(tmp_path: Path, module: str, number: signal.
             AT_EVENT.format(event="subprocess.Popen", when="'spark-submit' in str(given)", number=2),
             id="before the JVM starts",
         ),
-        pytest.param(signal.SIGTERM, AT_EVENT.format(event="socket.connect", when="True", number=15), id="once the JVM listens"),
+        pytest.param(
+            signal.SIGTERM,
+            AT_EVENT.format(event="socket.connect", when="True", number=15),
+            id="once the JVM listens",
+        ),
         pytest.param(
             signal.SIGINT,
-            AT_CALL.format(module="pyspark", owner="SparkContext", name="_initialize_context", number=2, seconds=0),
+            AT_CALL.format(
+                module="pyspark", owner="SparkContext", name="_initialize_context", number=2, seconds=0
+            ),
             id="while Spark's context is made",
         ),
         pytest.param(
@@ -107,7 +118,9 @@ def test_while_modules_are_imported(tmp_path: Path, module: str, number: signal.
         pytest.param(
             signal.SIGINT,
             "from jobs.landing import events, ingest\nevents.SMALL = 0\n"
-            + AT_CALL.format(module="pyspark.sql.classic.dataframe", owner="DataFrame", name="collect", number=2, seconds=3),
+            + AT_CALL.format(
+                module="pyspark.sql.classic.dataframe", owner="DataFrame", name="collect", number=2, seconds=3
+            ),
             id="while Spark's workers parse",
         ),
     ],
@@ -157,7 +170,9 @@ command_line.run = run
 """
 
 
-@pytest.mark.parametrize("then", ["with progress.stage('next'): print('not reached')", "pass", "threading.Event().wait(60)"])
+@pytest.mark.parametrize(
+    "then", ["with progress.stage('next'): print('not reached')", "pass", "threading.Event().wait(60)"]
+)
 def test_a_signal_that_a_library_swallows_ends_the_run_nevertheless(then: str) -> None:
     begun = time.perf_counter()
     returned, said, _ = run("import threading\n" + SWALLOWED.format(then=then))
@@ -198,8 +213,14 @@ command_line.run = run
     ("end", "code"),
     [
         pytest.param("pass", 1, id="undisturbed"),
-        pytest.param("atexit.register(os.kill, os.getpid(), signal.SIGTERM)", 143, id="before others have cleaned up"),
-        pytest.param("weakref.finalize(run, os.kill, os.getpid(), signal.SIGINT)", 130, id="while temporary files are removed"),
+        pytest.param(
+            "atexit.register(os.kill, os.getpid(), signal.SIGTERM)", 143, id="before others have cleaned up"
+        ),
+        pytest.param(
+            "weakref.finalize(run, os.kill, os.getpid(), signal.SIGINT)",
+            130,
+            id="while temporary files are removed",
+        ),
     ],
 )
 def test_after_the_verdict(end: str, code: int) -> None:

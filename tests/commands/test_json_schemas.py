@@ -26,7 +26,9 @@ def test_the_published_schemas_are_fresh(name):
 def test_outputs_of_two_clusters_fit_and_count_each_on_its_own(tmp_path, capsys):
     config = tmp_path / "audit.toml"
     logs = {"a": SAMPLES / "3.3.2-default" / "reassign", "b": SAMPLES / "3.9.1-kraft" / "controller-failover"}
-    config.write_text("".join(f'[[cluster]]\nname = "{name}"\nlogs = ["{folder}"]\n' for name, folder in logs.items()))
+    config.write_text(
+        "".join(f'[[cluster]]\nname = "{name}"\nlogs = ["{folder}"]\n' for name, folder in logs.items())
+    )
     tables = str(tmp_path / "tables")
     main(["audit", "--config", str(config), "--tables", tables, "--engine", "local", "--json"])
     verdict = json.loads(capsys.readouterr().out)

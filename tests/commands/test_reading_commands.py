@@ -33,7 +33,10 @@ PLAN = {"version": 1, "partitions": [{"topic": "orders", "partition": 0, "replic
 def audited(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Tables of one run of the local engine over a reassignment."""
     tables = tmp_path_factory.mktemp("audited")
-    assert main(["audit", str(SAMPLE), "--tables", str(tables), "--engine", "local", "--exit-zero"]) == errors.CLEAN
+    assert (
+        main(["audit", str(SAMPLE), "--tables", str(tables), "--engine", "local", "--exit-zero"])
+        == errors.CLEAN
+    )
     return tables
 
 
@@ -41,7 +44,11 @@ def on_a_terminal(arguments: list[str], environment: dict[str, str], rows: int =
     """Run the command on a pseudo terminal; return its exit code and what the terminal received."""
     terminal, end = pty.openpty()
     fcntl.ioctl(end, termios.TIOCSWINSZ, struct.pack("HHHH", rows, COLUMNS, 0, 0))
-    kept = {name: value for name, value in os.environ.items() if name not in ("NO_COLOR", "FORCE_COLOR", "COLUMNS", "LINES")}
+    kept = {
+        name: value
+        for name, value in os.environ.items()
+        if name not in ("NO_COLOR", "FORCE_COLOR", "COLUMNS", "LINES")
+    }
     process = subprocess.Popen(
         [sys.executable, "-m", "jobs.nightly_audit", *arguments],
         stdin=end,
@@ -112,7 +119,10 @@ def test_leaving_the_pager_early_is_no_error(audited: Path, tmp_path: Path) -> N
     script = tmp_path / "pager"
     script.write_text("#!/bin/sh\nexit 0\n")
     script.chmod(0o755)
-    assert on_a_terminal([*LONG["sql"], "--tables", str(audited)], {"PAGER": str(script)}) == (errors.CLEAN, "")
+    assert on_a_terminal([*LONG["sql"], "--tables", str(audited)], {"PAGER": str(script)}) == (
+        errors.CLEAN,
+        "",
+    )
 
 
 def test_reading_commands_read_tables_in_an_object_store(audited: Path, tmp_path: Path) -> None:
@@ -141,6 +151,8 @@ def test_reading_commands_read_tables_in_an_object_store(audited: Path, tmp_path
                 )
                 for root in roots
             ]
-            assert {(one.returncode, one.stdout) for one in answers} == {(answers[0].returncode, answers[0].stdout)}, answers
+            assert {(one.returncode, one.stdout) for one in answers} == {
+                (answers[0].returncode, answers[0].stdout)
+            }, answers
             assert answers[0].returncode in (errors.CLEAN, errors.FINDINGS), answers[0].stderr
             assert json.loads(answers[0].stdout.splitlines()[0])

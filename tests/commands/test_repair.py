@@ -1,4 +1,6 @@
-"""Damaged tables: an audit names them and the command; `repair` rebuilds what it can and reports what was lost."""
+"""Damaged tables: an audit names them and the command; `repair` rebuilds what it can and reports what was
+lost.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,9 @@ def data(table: Path) -> Path:
 
 
 def with_checkpoint(table: Path) -> Path:
-    """Move the first commits of a table into a checkpoint, as Delta does after some days; return the checkpoint."""
+    """Move the first commits of a table into a checkpoint, as Delta does after some days; return the
+    checkpoint.
+    """
     opened = DeltaTable(str(table))
     opened.create_checkpoint()
     for commit in commits(table):
@@ -81,7 +85,9 @@ DAMAGES = FILES | LOGGED | DELETED
 # tables that cannot be derived and have rows in these tests
 KEPT = ("events", "passed_over", "findings", "finding_subjects", "audit_runs")
 DERIVED = [
-    one.name for one in schemas.statements("tables") if one.header.get("derived") == "yes" and one.name not in damage.REMADE
+    one.name
+    for one in schemas.statements("tables")
+    if one.header.get("derived") == "yes" and one.name not in damage.REMADE
 ]
 # columns of rows that are rebuilt
 OF_RUN = {"findings": ("run_id", "status"), "partition_states": ("events_version",), "events": ("ends_file",)}
@@ -131,7 +137,9 @@ def test_each_damage_is_found_in_its_table(tables: Path, name: str, what: str) -
     found = examined(tables)
     assert list(found) == [name]
     assert found[name]
-    with pytest.raises(damage.DamageError, match=rf"table {name} is damaged \(.*\)\. Run `kafka-audit repair --tables") as raised:
+    with pytest.raises(
+        damage.DamageError, match=rf"table {name} is damaged \(.*\)\. Run `kafka-audit repair --tables"
+    ) as raised:
         damage.refuse(tables, versions=State.of(commits_of(str(tables)).last()[1]).versions, thorough=True)
     assert raised.value.exit_code == errors.USAGE
     assert "\n" not in str(raised.value)
@@ -181,7 +189,12 @@ def test_a_truncated_record_is_not_kept_beside_the_whole_one(tables: Path) -> No
     path = str(tables / "events")
     table = DeltaTable(path).to_pyarrow_table()
     place = table["record_id"].to_pylist().index(whole["record_id"])
-    cut = table.slice(place, 1).to_pylist()[0] | {"record_id": "cut", "item": 0, "raw": whole["raw"][:-5], "ends_file": True}
+    cut = table.slice(place, 1).to_pylist()[0] | {
+        "record_id": "cut",
+        "item": 0,
+        "raw": whole["raw"][:-5],
+        "ends_file": True,
+    }
     write_deltalake(path, type(table).from_pylist([cut], schema=table.schema), mode="append")
     before = len(rows_of(tables, "events"))
     shutil.rmtree(tables / "events" / LOG)
@@ -224,7 +237,11 @@ def test_an_audit_names_the_command_and_works_after_it(
     assert f"Run `kafka-audit repair --tables {tables}`" in output
     assert "Traceback" not in output
     if what != "data file is garbage":
-        after = {path: path.read_bytes() for path in sorted(tables.rglob("*")) if path.is_file() and "_lease" not in path.parts}
+        after = {
+            path: path.read_bytes()
+            for path in sorted(tables.rglob("*"))
+            if path.is_file() and "_lease" not in path.parts
+        }
         assert after == {path: content for path, content in before.items() if "_lease" not in path.parts}
     assert main(["repair", "--tables", str(tables)]) == errors.CLEAN
     output = capsys.readouterr().out
@@ -232,7 +249,9 @@ def test_an_audit_names_the_command_and_works_after_it(
     assert "All tables can be read." in output
     assert "rebuilt from events" in output
     assert audit(tables, 1, 2, 3) == errors.CLEAN
-    of_findings = () if (name, what) == ("findings", "data file deleted") else ("findings", "finding_subjects")
+    of_findings = (
+        () if (name, what) == ("findings", "data file deleted") else ("findings", "finding_subjects")
+    )
     for other in ["events", "passed_over", *of_findings, *DERIVED]:
         assert texts(tables, other) == texts(audited, other), other
     capsys.readouterr()

@@ -1,4 +1,6 @@
-"""The terminal: colour, width, encodings, hints, formats of output and of messages, names of clusters, times in words."""
+"""The terminal: colour, width, encodings, hints, formats of output and of messages, names of clusters, times
+in words.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,10 @@ SAMPLE = ROOT / "sample_logs" / "3.3.2-trace" / "delete-topic-dead-broker"
 @pytest.fixture(scope="module")
 def audited(tmp_path_factory):
     folder = tmp_path_factory.mktemp("terminal")
-    assert main(["audit", str(SAMPLE), "--tables", str(folder / "tables"), "--engine", "local", "--quiet"]) == errors.CLEAN
+    assert (
+        main(["audit", str(SAMPLE), "--tables", str(folder / "tables"), "--engine", "local", "--quiet"])
+        == errors.CLEAN
+    )
     return folder / "tables"
 
 
@@ -42,7 +47,9 @@ def run(*arguments, **environment):
     """The command in a process of its own."""
     whole = {"PATH": os.environ["PATH"], **environment}
     command = [sys.executable, "-m", "jobs.nightly_audit", *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, env=whole, timeout=120, check=False, cwd=Path(__file__).parents[2])
+    return subprocess.run(
+        command, capture_output=True, env=whole, timeout=120, check=False, cwd=Path(__file__).parents[2]
+    )
 
 
 @pytest.mark.parametrize(
@@ -133,7 +140,10 @@ def test_the_versions_of_the_engines_are_named_without_importing_them():
     ("script", "cause"),
     [
         ("#!/bin/sh\necho 'openjdk version \"1.8.0_402\"' >&2\n", "is Java 8; Spark 4.1 needs Java 17 or 21"),
-        ("#!/bin/sh\necho 'Error: could not find libjava.so' >&2\n", "prints no version: Error: could not find libjava.so"),
+        (
+            "#!/bin/sh\necho 'Error: could not find libjava.so' >&2\n",
+            "prints no version: Error: could not find libjava.so",
+        ),
         ("", "does not run: Exec format error"),
         (None, "No Java found at JAVA_HOME="),
     ],
@@ -169,7 +179,9 @@ def test_quiet_leaves_warnings_and_errors(audited, tmp_path):
 
 
 def test_messages_as_json_and_details(audited):
-    done = run("audit", SAMPLE, "--tables", audited, "--engine", "local", "--log-format", "json", "-v", "--json")
+    done = run(
+        "audit", SAMPLE, "--tables", audited, "--engine", "local", "--log-format", "json", "-v", "--json"
+    )
     messages = [json.loads(line) for line in done.stderr.splitlines()]
     assert {"info", "debug"} <= {one["level"] for one in messages}
     assert any(one.get("stage") == "read records" and one["seconds"] >= 0 for one in messages)
@@ -186,7 +198,10 @@ def test_exit_zero_hides_findings_and_nothing_else(audited, tmp_path, capsys):
     assert json.loads(capsys.readouterr().out)["exit_code"] == errors.CLEAN
     empty = tmp_path / "empty"
     empty.mkdir()
-    assert main(["audit", str(empty), "--tables", str(tmp_path / "t"), "--engine", "local", "--exit-zero"]) == errors.INPUT
+    assert (
+        main(["audit", str(empty), "--tables", str(tmp_path / "t"), "--engine", "local", "--exit-zero"])
+        == errors.INPUT
+    )
 
 
 def finding(**given):
@@ -224,7 +239,22 @@ HOSTILE = st.one_of(
     st.text(),
     st.lists(
         st.sampled_from(
-            ["::", ":", ",", "%", "%0A", "%25", "\r", "\n", "=", "\u2028", "\x1b", "::error file=x::", "##[group]", "a"]
+            [
+                "::",
+                ":",
+                ",",
+                "%",
+                "%0A",
+                "%25",
+                "\r",
+                "\n",
+                "=",
+                "\u2028",
+                "\x1b",
+                "::error file=x::",
+                "##[group]",
+                "a",
+            ]
         )
     ).map("".join),
 )
@@ -256,7 +286,17 @@ def test_markdown_keeps_its_columns():
 
 def test_a_report_gets_its_folder(tmp_path):
     report = tmp_path / "a" / "b" / "last.html"
-    arguments = ["audit", str(SAMPLE), "--engine", "local", "-q", "--tables", str(tmp_path / "t"), "--report", str(report)]
+    arguments = [
+        "audit",
+        str(SAMPLE),
+        "--engine",
+        "local",
+        "-q",
+        "--tables",
+        str(tmp_path / "t"),
+        "--report",
+        str(report),
+    ]
     assert main(arguments) == errors.CLEAN
     assert report.is_file()
     assert list(report.parent.iterdir()) == [report]
@@ -285,12 +325,32 @@ def _below_a_file(folder):
         lambda folder: Path("/proc/r.html"),
         lambda folder: Path("/proc/a/r.html"),
     ],
-    ids=["below a file", "links in a circle", "a folder", "long name", "long folder", "a device", "not writable", "no folder"],
+    ids=[
+        "below a file",
+        "links in a circle",
+        "a folder",
+        "long name",
+        "long folder",
+        "a device",
+        "not writable",
+        "no folder",
+    ],
 )
 @pytest.mark.parametrize("option", ["--report", "--metrics"])
-def test_a_file_that_cannot_be_written_is_refused_before_a_log_is_read(tmp_path, option, place, capsys, monkeypatch):
+def test_a_file_that_cannot_be_written_is_refused_before_a_log_is_read(
+    tmp_path, option, place, capsys, monkeypatch
+):
     monkeypatch.setattr(ingest, "find", lambda *_: pytest.fail("logs were looked for"))
-    arguments = ["audit", str(SAMPLE), "--engine", "local", "--tables", str(tmp_path / "tables"), option, str(place(tmp_path))]
+    arguments = [
+        "audit",
+        str(SAMPLE),
+        "--engine",
+        "local",
+        "--tables",
+        str(tmp_path / "tables"),
+        option,
+        str(place(tmp_path)),
+    ]
     assert main(arguments) == errors.USAGE
     (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith(f"error: {option} ")
@@ -334,7 +394,15 @@ def test_folders_of_nodes_and_logs_name_no_cluster(tmp_path, folder, name):
 
 @pytest.mark.parametrize(
     ("seconds", "text"),
-    [(0, "0 s"), (39, "39 s"), (59.6, "1 min"), (252.9, "4 min 13 s"), (7500, "2 h 5 min"), (7203, "2 h"), (273_600, "3 d 4 h")],
+    [
+        (0, "0 s"),
+        (39, "39 s"),
+        (59.6, "1 min"),
+        (252.9, "4 min 13 s"),
+        (7500, "2 h 5 min"),
+        (7203, "2 h"),
+        (273_600, "3 d 4 h"),
+    ],
 )
 def test_durations_are_in_words(seconds, text):
     assert two_units(seconds) == text
@@ -349,23 +417,51 @@ BEGAN = datetime(2026, 11, 20, 23, 30, 12, 900_000)
         ("explain", {"pyarrow", "numpy", "duckdb", "deltalake", "sqlglot", "jobs.commands.audit"}),
         (
             "findings",
-            {"pyspark", "great_expectations", "jobs.commands.audit", "jobs.commands.repair", "jobs.alerts", "jobs.config"},
+            {
+                "pyspark",
+                "great_expectations",
+                "jobs.commands.audit",
+                "jobs.commands.repair",
+                "jobs.alerts",
+                "jobs.config",
+            },
         ),
-        ("sql", {"pyspark", "great_expectations", "jobs.commands.audit", "jobs.commands.repair", "jobs.alerts", "jobs.config"}),
+        (
+            "sql",
+            {
+                "pyspark",
+                "great_expectations",
+                "jobs.commands.audit",
+                "jobs.commands.repair",
+                "jobs.alerts",
+                "jobs.config",
+            },
+        ),
         (
             "timeline",
-            {"pyspark", "great_expectations", "jobs.commands.audit", "jobs.commands.repair", "jobs.alerts", "jobs.config"},
+            {
+                "pyspark",
+                "great_expectations",
+                "jobs.commands.audit",
+                "jobs.commands.repair",
+                "jobs.alerts",
+                "jobs.config",
+            },
         ),
     ],
 )
 def test_a_command_imports_nothing_of_other_commands(name, missing):
     code = f"import sys; from jobs.commands import command_line; command_line.parser({name!r}); print(*sys.modules)"
-    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT).stdout.split()
+    loaded = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT
+    ).stdout.split()
     assert not missing & set(loaded)
 
 
 def test_the_list_of_commands_is_the_parsers():
-    (commands,) = (action for action in command_line.parser()._actions if isinstance(action, argparse._SubParsersAction))
+    (commands,) = (
+        action for action in command_line.parser()._actions if isinstance(action, argparse._SubParsersAction)
+    )
     assert tuple(commands.choices) == command_line.COMMANDS
 
 
@@ -376,13 +472,21 @@ def test_moments_have_their_zone():
     assert moments.moment(BEGAN, after=BEGAN - timedelta(hours=1)) == "23:30:12 UTC"
     # midnight of the zone in which it is printed decides
     assert moments.moment(BEGAN + timedelta(hours=1), after=BEGAN) == "2026-11-21 00:30:12 UTC"
-    assert moments.moment(datetime.max.replace(tzinfo=timezone(timedelta(hours=-1)))).startswith("9999-12-31 23:59:59")
+    assert moments.moment(datetime.max.replace(tzinfo=timezone(timedelta(hours=-1)))).startswith(
+        "9999-12-31 23:59:59"
+    )
     assert moments.to_milliseconds(BEGAN.replace(tzinfo=UTC).astimezone(berlin)) == "2026-11-20 23:30:12.900"
 
 
 def test_the_length_of_a_span():
-    assert moments.span(BEGAN, BEGAN + timedelta(seconds=20.9)) == "2026-11-20 23:30:12 UTC to 23:30:33 UTC (21 s)"
-    assert moments.span(BEGAN, BEGAN + timedelta(hours=2)) == "2026-11-20 23:30:12 UTC to 2026-11-21 01:30:12 UTC (2 h)"
+    assert (
+        moments.span(BEGAN, BEGAN + timedelta(seconds=20.9))
+        == "2026-11-20 23:30:12 UTC to 23:30:33 UTC (21 s)"
+    )
+    assert (
+        moments.span(BEGAN, BEGAN + timedelta(hours=2))
+        == "2026-11-20 23:30:12 UTC to 2026-11-21 01:30:12 UTC (2 h)"
+    )
     assert moments.span(BEGAN, None) == moments.span(BEGAN, BEGAN) == "at 2026-11-20 23:30:12 UTC"
 
 

@@ -84,7 +84,10 @@ def in_documents() -> list[Command]:
 
 def in_help() -> list[Command]:
     """Return the examples in the help of the program and of each command."""
-    texts = {"--help": command_line.parser().epilog, **{name: command.epilog for name, command in parsers().items()}}
+    texts = {
+        "--help": command_line.parser().epilog,
+        **{name: command.epilog for name, command in parsers().items()},
+    }
     return [command for name, text in texts.items() for command in commands_in(f"{name} --help", text or "")]
 
 
@@ -107,20 +110,30 @@ def parsers() -> dict[str, argparse.ArgumentParser]:
 def arguments(command: str) -> list[str]:
     """Return a command without remarks, redirections and the rest of a pipe."""
     words = shlex.split(command, comments=True)
-    end = next((at for at, word in enumerate(words) if word in (">", "|", "&&", ";", "||", "2>", ">>")), len(words))
+    end = next(
+        (at for at, word in enumerate(words) if word in (">", "|", "&&", ";", "||", "2>", ">>")), len(words)
+    )
     return words[1:end]
 
 
 @pytest.fixture(scope="module")
 def tables(tmp_path_factory):
     folder = tmp_path_factory.mktemp("documents") / "tables"
-    assert main(["audit", str(SAMPLE), "--tables", str(folder), "--engine", "local", "-q"]) in (errors.CLEAN, errors.FINDINGS)
+    assert main(["audit", str(SAMPLE), "--tables", str(folder), "--engine", "local", "-q"]) in (
+        errors.CLEAN,
+        errors.FINDINGS,
+    )
     return folder
 
 
 def test_commands_are_found_in_all_forms_of_documents():
     documents = {command.where for command in in_documents()}
-    assert {"README.md", "docs/guides/operators.md", "docs/guides/spark-cluster.md", "docs/concepts/engines.md"} <= documents
+    assert {
+        "README.md",
+        "docs/guides/operators.md",
+        "docs/guides/spark-cluster.md",
+        "docs/concepts/engines.md",
+    } <= documents
     # cron, systemd, Airflow, and the line of `config check`
     assert sum(command.where == "docs/guides/schedulers.md" for command in in_documents()) >= 5
     text = "15 2 * * *  . /etc/secrets && /opt/bin/kafka-audit audit --tabels /x\nExecStart=/opt/kafka-audit sqll 'x'\nspark-submit --a b \\\n jobs/nightly_audit.py audti"
@@ -134,7 +147,9 @@ def test_each_command_has_examples_in_its_help(name):
     assert all(f" {name}" in example.text for example in examples)
 
 
-@pytest.mark.parametrize("command", [*in_documents(), *in_help()], ids=lambda command: f"{command.where}: {command.text[:60]}")
+@pytest.mark.parametrize(
+    "command", [*in_documents(), *in_help()], ids=lambda command: f"{command.where}: {command.text[:60]}"
+)
 def test_each_command_of_a_document_runs(command, tables, capsys, monkeypatch):
     monkeypatch.chdir(ROOT)
     if "[" in command.text.replace("[[", "").replace("'[", ""):
@@ -149,7 +164,12 @@ def test_each_command_of_a_document_runs(command, tables, capsys, monkeypatch):
         or getattr(options, "rules", None)
         or "--what-if" in given
     )
-    if options.command not in RUN or about_others or getattr(options, "config", None) or "://" in command.text:
+    if (
+        options.command not in RUN
+        or about_others
+        or getattr(options, "config", None)
+        or "://" in command.text
+    ):
         return
     if options.command == "layout":
         given = ["layout", str(next(SAMPLE.rglob("controller.log")))]
@@ -188,7 +208,9 @@ def queries() -> list[tuple[str, str]]:
 
 @pytest.mark.parametrize(("where", "query"), queries())
 def test_a_query_of_a_document_runs(where, query, tables, capsys):
-    assert main(["sql", query, "--tables", str(tables)]) == errors.CLEAN, f"{where}: {capsys.readouterr().err}"
+    assert main(["sql", query, "--tables", str(tables)]) == errors.CLEAN, (
+        f"{where}: {capsys.readouterr().err}"
+    )
 
 
 def test_each_option_that_a_document_names_exists():
@@ -201,4 +223,6 @@ def test_each_option_that_a_document_names_exists():
         for option in re.findall(r"(?<!\S)--[a-z][a-z-]*", code)
     }
     assert len(named) > 20
-    assert {(where, option) for where, option in named if option not in known and option != "--version"} == set()
+    assert {
+        (where, option) for where, option in named if option not in known and option != "--version"
+    } == set()

@@ -1,4 +1,6 @@
-"""The documents agree with the definitions, their links resolve, and the example of the README is a real line."""
+"""The documents agree with the definitions, their links resolve, and the example of the README is a real
+line.
+"""
 
 import ast
 import re
@@ -33,7 +35,10 @@ def test_a_check_with_a_todo_is_named(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(schemas, "folder", lambda name: tmp_path / name)
     monkeypatch.setattr(sys, "argv", ["documentation"])
     assert documentation.main() == 1
-    assert capsys.readouterr().err == "schemas/checks/my_check.sql: fill in each TODO first; `kafka-audit lint` names them\n"
+    assert (
+        capsys.readouterr().err
+        == "schemas/checks/my_check.sql: fill in each TODO first; `kafka-audit lint` names them\n"
+    )
 
 
 def test_a_page_without_its_markers_is_an_error():
@@ -55,7 +60,11 @@ def defined(file):
 def test_functions_on_the_way_of_a_record_exist():
     page = (ROOT / "docs" / "contributing" / "architecture.md").read_text("utf-8")
     section = page.partition("## The way of a record\n")[2].partition("\n## ")[0]
-    rows = [line.strip("| ").split(" | ") for line in section.splitlines() if re.search(r"`[\w/]+\.py`", line) and line[0] == "|"]
+    rows = [
+        line.strip("| ").split(" | ")
+        for line in section.splitlines()
+        if re.search(r"`[\w/]+\.py`", line) and line[0] == "|"
+    ]
     assert len(rows) > 30
     for *_, file, functions in rows:
         named = set(re.findall(r"`([\w.]+)`", functions))
@@ -74,8 +83,14 @@ def test_links_resolve(document):
         page = (document.parent / target).resolve()
         assert page.exists(), f"{document.name} links to {target}, which does not exist"
         if anchor and page.suffix == ".md":
-            headings = [line.lstrip("#").strip() for line in page.read_text("utf-8").splitlines() if line.startswith("#")]
-            anchors = {"#" + re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+            headings = [
+                line.lstrip("#").strip()
+                for line in page.read_text("utf-8").splitlines()
+                if line.startswith("#")
+            ]
+            anchors = {
+                "#" + re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings
+            }
             assert anchor in anchors, f"{document.name} links to {target}{anchor}"
 
 
@@ -85,7 +100,17 @@ def test_every_document_is_reached_from_the_readme():
 
 
 def test_the_site_is_built_without_a_warning(tmp_path):
-    command = [sys.executable, "-m", "properdocs", "build", "--strict", "-f", str(ROOT / ".properdocs.yml"), "-d", str(tmp_path)]
+    command = [
+        sys.executable,
+        "-m",
+        "properdocs",
+        "build",
+        "--strict",
+        "-f",
+        str(ROOT / ".properdocs.yml"),
+        "-d",
+        str(tmp_path),
+    ]
     built = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
     assert built.returncode == 0, built.stderr
     assert (tmp_path / "search" / "search_index.json").is_file()
@@ -96,7 +121,13 @@ def test_the_example_is_a_line_of_the_samples():
     assert line in SAMPLE.read_text().splitlines()
     parser = Parser()
     (event,) = parser.events(parser.record(line))
-    for value in ("replica_state_changed", "happened", "audit", "OfflineReplica", "ReplicaDeletionIneligible"):
+    for value in (
+        "replica_state_changed",
+        "happened",
+        "audit",
+        "OfflineReplica",
+        "ReplicaDeletionIneligible",
+    ):
         assert value in event.values()
 
 

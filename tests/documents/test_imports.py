@@ -34,12 +34,18 @@ def third_party(package: str) -> dict[str, Path]:
             names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
             names += [node.module or ""] if isinstance(node, ast.ImportFrom) and not node.level else []
             found |= {name.split(".")[0]: path for name in names}
-    return {name: path for name, path in found.items() if name and name not in sys.stdlib_module_names and name not in ALLOWED}
+    return {
+        name: path
+        for name, path in found.items()
+        if name and name not in sys.stdlib_module_names and name not in ALLOWED
+    }
 
 
 def declared(requirements: Iterable[str | dict[str, str]]) -> set[str]:
     """Return the names of distributions in a list of requirements."""
-    return {canonical(re.split(r"[^\w.-]", one, maxsplit=1)[0]) for one in requirements if isinstance(one, str)}
+    return {
+        canonical(re.split(r"[^\w.-]", one, maxsplit=1)[0]) for one in requirements if isinstance(one, str)
+    }
 
 
 def canonical(name: str) -> str:
@@ -51,12 +57,20 @@ def test_every_import_is_a_declared_dependency() -> None:
     """The next version of another package may not bring an undeclared dependency any more."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
     groups, extras = project["dependency-groups"], project["project"]["optional-dependencies"]
-    known = declared([*project["project"]["dependencies"], *groups["jre"], *(one for some in extras.values() for one in some)])
+    known = declared(
+        [
+            *project["project"]["dependencies"],
+            *groups["jre"],
+            *(one for some in extras.values() for one in some),
+        ]
+    )
     distributions = packages_distributions()
     for package in ALLOWED:
         for name, path in third_party(package).items():
             providers = {canonical(one) for one in distributions.get(name, [name])}
-            assert providers & known, f"{path.relative_to(ROOT)} imports {name}, which pyproject.toml does not name"
+            assert providers & known, (
+                f"{path.relative_to(ROOT)} imports {name}, which pyproject.toml does not name"
+            )
 
 
 def test_an_undeclared_import_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -73,13 +87,21 @@ def test_timelines_are_plain_python() -> None:
         for node in ast.walk(ast.parse(path.read_text("utf-8"))):
             names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
             names += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
-            ours = [name for name in names if name.split(".")[0] in {*ALLOWED, "tests", "pyspark", "delta", "pyarrow"}]
+            ours = [
+                name
+                for name in names
+                if name.split(".")[0] in {*ALLOWED, "tests", "pyspark", "delta", "pyarrow"}
+            ]
             allowed = ("schemas", "parsers.meanings")
-            assert all(name.startswith("jobs.timelines") or name in allowed for name in ours), f"{path.name} imports {ours}"
+            assert all(name.startswith("jobs.timelines") or name in allowed for name in ours), (
+                f"{path.name} imports {ours}"
+            )
 
 
 def test_local_modules_do_not_import_spark() -> None:
-    """A module imports Spark's where it uses them (`jobs.engine.later`), so that the local engine runs where they are not installed."""
+    """A module imports Spark's where it uses them (`jobs.engine.later`), so that the local engine runs where
+    they are not installed.
+    """
     of_spark = {"pyspark", "py4j", "delta", "great_expectations"}
     for path in sorted((ROOT / "jobs").rglob("*.py")):
         if path.relative_to(ROOT / "jobs").as_posix() in ("engine/spark.py", "engine/remote.py"):
@@ -167,7 +189,9 @@ def test_rooms_import_in_one_direction() -> None:
         for node in ast.walk(ast.parse(path.read_text("utf-8"))):
             names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
             if isinstance(node, ast.ImportFrom) and node.module:
-                names = [f"jobs.{alias.name}" for alias in node.names] if node.module == "jobs" else [node.module]
+                names = (
+                    [f"jobs.{alias.name}" for alias in node.names] if node.module == "jobs" else [node.module]
+                )
             for name in names:
                 first, _, rest = name.partition(".")
                 other = rest.split(".")[0]
@@ -178,22 +202,47 @@ def test_rooms_import_in_one_direction() -> None:
 
 # name that Spark Connect does not have -> files that use it, with the reason
 NOT_OF_CONNECT: dict[str, dict[str, str]] = {
-    "jvm": {"engine/driver.py": "spark-submit sends Python's stderr to stdout; only the driver's own JVM writes to its stderr"},
+    "jvm": {
+        "engine/driver.py": "spark-submit sends Python's stderr to stdout; only the driver's own JVM writes to its stderr"
+    },
 }
 
 
 def test_only_parts_of_spark_that_spark_connect_has_are_used() -> None:
-    """No SparkContext, RDD or object of the JVM; no setting of the optimiser, the compilers or the JVM's memory."""
-    names = {"sparkContext", "SparkContext", "_jvm", "jvm", "_jsc", "_sc", "_jdf", "_jsparkSession", "rdd", "broadcast"}
+    """No SparkContext, RDD or object of the JVM; no setting of the optimiser, the compilers or the JVM's
+    memory.
+    """
+    names = {
+        "sparkContext",
+        "SparkContext",
+        "_jvm",
+        "jvm",
+        "_jsc",
+        "_sc",
+        "_jdf",
+        "_jsparkSession",
+        "rdd",
+        "broadcast",
+    }
     switches = ("spark.sql.optimizer", "spark.sql.codegen", "spark.sql.adaptive", "-XX:", "-Xm", "-Xshare")
     found: dict[str, set[str]] = {}
     for path in (ROOT / "jobs").rglob("*.py"):
         name = path.relative_to(ROOT / "jobs").as_posix()
         tree = ast.parse(path.read_text("utf-8"))
-        ours = {node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute) and not _is_functions(node)}
+        ours = {
+            node.attr
+            for node in ast.walk(tree)
+            if isinstance(node, ast.Attribute) and not _is_functions(node)
+        }
         ours |= {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
-        texts = [node.value for node in ast.walk(tree) if isinstance(node, ast.Constant) and isinstance(node.value, str)]
-        ours |= {one.name for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) for one in node.names}
+        texts = [
+            node.value
+            for node in ast.walk(tree)
+            if isinstance(node, ast.Constant) and isinstance(node.value, str)
+        ]
+        ours |= {
+            one.name for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) for one in node.names
+        }
         for used in (ours & names) | {one for one in switches if any(one in text for text in texts)}:
             found.setdefault(used, set()).add(name)
     assert found == {used: set(files) for used, files in NOT_OF_CONNECT.items()}

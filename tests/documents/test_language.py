@@ -1,4 +1,6 @@
-"""Help, documents and identifiers use the words of the glossary; private words are replaced (docs/contributing/glossary.md)."""
+"""Help, documents and identifiers use the words of the glossary; private words are replaced
+(docs/contributing/glossary.md).
+"""
 
 from __future__ import annotations
 
@@ -39,7 +41,9 @@ _CODE = re.compile(r"```.*?```|`[^`\n]*`|^    .*$|\]\([^)]*\)", re.S | re.M)
 
 def found(text: str) -> list[str]:
     """Private words with what surrounds them."""
-    return [text[max(0, hit.start() - 40) : hit.end() + 40].replace("\n", " ") for hit in PATTERN.finditer(text)]
+    return [
+        text[max(0, hit.start() - 40) : hit.end() + 40].replace("\n", " ") for hit in PATTERN.finditer(text)
+    ]
 
 
 def test_a_private_word_is_found():
@@ -68,9 +72,10 @@ def test_help_uses_standard_words(name):
     assert not found(_parsers()[name].format_help())
 
 
-# -- identifiers -----------------------------------------------------------------------------------------------
+# -- identifiers ---------------------------------------------------------------------------------------------
 
-# private word of a name -> what to write; each is a whole part of a name: `told_of`, `PartitionSpells`, not `nightly`
+# private word of a name -> what to write; each is a whole part of a name: `told_of`, `PartitionSpells`, not
+# `nightly`
 NAME_WORDS = {
     r"told": "what the value is: events, rows, stored, logged",
     r"spells?": "episode, interval",
@@ -98,7 +103,9 @@ class PrivateName(NamedTuple):
 
 
 def defined_names(tree: ast.AST) -> Iterator[tuple[str, int]]:
-    """Every name that a module defines, with its line: functions, classes, arguments, imports, and whatever is assigned."""
+    """Every name that a module defines, with its line: functions, classes, arguments, imports, and whatever
+    is assigned.
+    """
     for node in ast.walk(tree):
         match node:
             case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():
@@ -109,7 +116,9 @@ def defined_names(tree: ast.AST) -> Iterator[tuple[str, int]]:
                 yield node.id, node.lineno
             case ast.Attribute(ctx=ast.Store()):
                 yield node.attr, node.lineno
-            case ast.alias(asname=str(name)) | ast.ExceptHandler(name=str(name)) | ast.MatchAs(name=str(name)):
+            case (
+                ast.alias(asname=str(name)) | ast.ExceptHandler(name=str(name)) | ast.MatchAs(name=str(name))
+            ):
                 yield name, node.lineno
             case ast.MatchStar(name=str(name)) | ast.MatchMapping(rest=str(name)):
                 yield name, node.lineno
@@ -160,5 +169,7 @@ def test_a_private_name_is_reported_with_its_place_and_a_better_word():
 
 
 def test_names_use_standard_words():
-    found = [one for path in MODULES for one in private_names(str(path.relative_to(ROOT)), path.read_text("utf-8"))]
+    found = [
+        one for path in MODULES for one in private_names(str(path.relative_to(ROOT)), path.read_text("utf-8"))
+    ]
     assert not found, "\n".join(map(str, found))

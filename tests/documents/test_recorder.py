@@ -25,7 +25,9 @@ def test_records_of_a_dump():
 
 
 def test_partitions_after_each_record():
-    assert list(metadata_log.timeline(rows(RECORDED / "metadata-log.jsonl"))) == rows(RECORDED / "timeline.jsonl")
+    assert list(metadata_log.timeline(rows(RECORDED / "metadata-log.jsonl"))) == rows(
+        RECORDED / "timeline.jsonl"
+    )
 
 
 def jute(*values: int | bool | bytes | str, longs: tuple[int, ...] = ()) -> bytes:
@@ -57,7 +59,8 @@ def test_writes_of_a_transaction_log():
         record(4, 2, jute("/y")), record(5, -1, jute(-101)), record(6, -11, b"")
     )
     found = [
-        {name: v for name, v in row.items() if name not in ("time", "session", "zxid")} for row in zookeeper_log.writes(data)
+        {name: v for name, v in row.items() if name not in ("time", "session", "zxid")}
+        for row in zookeeper_log.writes(data)
     ]
     assert found == [
         {"op": "createSession", "timeout_ms": 6000},
@@ -89,7 +92,10 @@ def test_every_scenario_can_be_run():
         ("nodes = [1]\n[[step]]\ndo = 'break'\nnode = 1", "one log directory"),
         ("nodes = [1]\n[[step]]\ndo = 'describe'\nnow = 1", "unknown key 'now'"),
         ("nodes = [1]\n[[step]]\ndo = 'migrate'\nto = 'hybrid'", "controllers are needed"),
-        ("nodes = [1]\ncontrollers = [2]\n[[step]]\ndo = 'migrate'\nto = '4.0'", "to is one of hybrid, kraft, finalized"),
+        (
+            "nodes = [1]\ncontrollers = [2]\n[[step]]\ndo = 'migrate'\nto = '4.0'",
+            "to is one of hybrid, kraft, finalized",
+        ),
     ],
 )
 def test_scenarios_that_are_refused(tmp_path, text, why):
@@ -113,19 +119,35 @@ def test_wrong_versions_and_scenarios_are_one_line_errors(tmp_path, capsys):
 
 def test_jars_by_version():
     assert {name for _, name, _ in dependencies("3.3.2")} == {"kafka_2.13", "kafka-tools", "slf4j-reload4j"}
-    assert {name for _, name, _ in dependencies("4.3.0")} == {"kafka_2.13", "kafka-tools", "log4j-slf4j-impl", "log4j-core"}
+    assert {name for _, name, _ in dependencies("4.3.0")} == {
+        "kafka_2.13",
+        "kafka-tools",
+        "log4j-slf4j-impl",
+        "log4j-core",
+    }
     # before 2.4 there is no Scala 2.13; ZooKeeper's client before 2.6 cannot connect on a current Java
-    assert {name for _, name, _ in dependencies("2.1.1")} == {"kafka_2.12", "kafka-tools", "slf4j-reload4j", "zookeeper"}
+    assert {name for _, name, _ in dependencies("2.1.1")} == {
+        "kafka_2.12",
+        "kafka-tools",
+        "slf4j-reload4j",
+        "zookeeper",
+    }
     assert numbers("4.10.0") > numbers("4.9.9")
 
 
-@pytest.mark.parametrize(("version", "mode"), [("3.9.1", "kraft"), ("3.9.1", "zookeeper"), ("4.3.0", "kraft")])
+@pytest.mark.parametrize(
+    ("version", "mode"), [("3.9.1", "kraft"), ("3.9.1", "zookeeper"), ("4.3.0", "kraft")]
+)
 def test_loggers_have_the_level_of_the_recording(version, mode):
     for level, level_name in (("default", "INFO"), ("trace", "TRACE")):
         _, text = log4j_properties(version, mode, level, "/x")
         lines = text.splitlines()
         for logger, least in (("state.change.logger", level_name), ("kafka.cluster.Partition", level_name)):
-            names = [line.split(".")[1] for line in lines if line.startswith("logger.") and line.endswith(f".name = {logger}")]
+            names = [
+                line.split(".")[1]
+                for line in lines
+                if line.startswith("logger.") and line.endswith(f".name = {logger}")
+            ]
             starts = [f"log4j.logger.{logger}=", *(f"logger.{name}.level" for name in names)]
             (line,) = [line for line in lines if line.startswith(tuple(starts))]
             assert least in line
@@ -134,7 +156,9 @@ def test_loggers_have_the_level_of_the_recording(version, mode):
 def test_recordings_name_nothing_of_this_machine(tmp_path):
     (tmp_path / "node-1").mkdir()
     log = tmp_path / "node-1" / "server.log"
-    log.write_bytes(b"INFO Client environment:user.home=/home/x\nLog directory /tmp/w/data-1 of /tmp/w\xff, /tmp/other\n")
+    log.write_bytes(
+        b"INFO Client environment:user.home=/home/x\nLog directory /tmp/w/data-1 of /tmp/w\xff, /tmp/other\n"
+    )
     forget(tmp_path, [Path("/tmp/w")])
     assert log.read_bytes() == b"Log directory /data-1 of \xff, /tmp/other\n"
 
@@ -143,7 +167,9 @@ def test_statements_that_no_rule_knows_are_named(tmp_path):
     folder = tmp_path / "node-1"
     folder.mkdir()
     line = "[2026-11-20 10:12:50,566] INFO [QuorumController id=1] {} (org.apache.kafka.controller.ReplicationControlManager)\n"
-    (folder / "controller.log").write_text(line.format("Danced with partition 7") + line.format("Danced with partition 8"))
+    (folder / "controller.log").write_text(
+        line.format("Danced with partition 7") + line.format("Danced with partition 8")
+    )
     ((kind, count, example),) = unknown_statements(tmp_path)
     assert (kind, count) == ("unrecognised", 2)
     assert "Danced with partition 7" in example
@@ -160,7 +186,9 @@ SMALL = sorted((ROOT / "tests" / "recorder" / "recordings").glob("*/*"))
 
 @pytest.mark.parametrize("recording", SMALL, ids=lambda path: path.parent.name)
 def test_recordings_of_the_oldest_and_the_newest_version(recording, capsys):
-    """Their timelines are those of the truth, and every statement is known, also of partitions at DEBUG and TRACE."""
+    """Their timelines are those of the truth, and every statement is known, also of partitions at DEBUG and
+    TRACE.
+    """
     assert check(recording)
     assert "Every statement of the loggers in scope is known." in capsys.readouterr().out
     found = versions.measured(recording)
@@ -175,7 +203,11 @@ def test_partitions_at_debug_and_trace():
         for _, text in records(log.read_text().splitlines()):
             if (record := PARSER.record(text)) and record.logger == "kafka.cluster.Partition":
                 seen.update((record.level, event["event_type"]) for event in PARSER.events(record))
-    assert {("DEBUG", "follower_end_offset"), ("DEBUG", "high_watermark_updated"), ("DEBUG", "high_watermark_kept")} <= seen
+    assert {
+        ("DEBUG", "follower_end_offset"),
+        ("DEBUG", "high_watermark_updated"),
+        ("DEBUG", "high_watermark_kept"),
+    } <= seen
 
 
 def test_versions_are_listed():

@@ -1,4 +1,6 @@
-"""The guide for schedulers works as printed: secrets, units, the manifest that exports metrics, and the script that removes old files."""
+"""The guide for schedulers works as printed: secrets, units, the manifest that exports metrics, and the
+script that removes old files.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,11 @@ SAMPLE = ROOT / "sample_logs" / "3.3.2-default" / "reassign"
 
 def blocks(language: str, begin: str = "") -> list[str]:
     """Return the blocks of the guide in a language that begin with a text."""
-    return [block for block in re.findall(rf"```{language}\n(.*?)```", GUIDE, re.DOTALL) if block.startswith(begin)]
+    return [
+        block
+        for block in re.findall(rf"```{language}\n(.*?)```", GUIDE, re.DOTALL)
+        if block.startswith(begin)
+    ]
 
 
 def test_the_file_of_secrets_serves_cron_and_systemd(tmp_path: Path) -> None:
@@ -31,10 +37,14 @@ def test_the_file_of_secrets_serves_cron_and_systemd(tmp_path: Path) -> None:
     (tmp_path / "secrets").write_text(text)
     (start,) = re.findall(r"^    15 2 \* \* \*  (.*? && )/opt", GUIDE, re.MULTILINE)
     start = start.replace("/etc/kafka-audit/secrets", f"{tmp_path}/secrets")
-    by_cron = subprocess.run(["sh", "-c", f"{start} env"], capture_output=True, text=True, check=True, env={}).stdout.splitlines()
+    by_cron = subprocess.run(
+        ["sh", "-c", f"{start} env"], capture_output=True, text=True, check=True, env={}
+    ).stdout.splitlines()
     # systemd takes NAME=value, and removes single quotes around a value
     by_systemd = {line.split("=", 1)[0]: shlex.split(line.split("=", 1)[1]) for line in text.splitlines()}
-    assert {name: [value] for name, _, value in (line.partition("=") for line in by_cron) if name in by_systemd} == by_systemd
+    assert {
+        name: [value] for name, _, value in (line.partition("=") for line in by_cron) if name in by_systemd
+    } == by_systemd
     assert set(by_systemd) == {"SLACK_WEBHOOK_URL", "PD_ROUTING_KEY", "HEARTBEAT_URL"}
 
 
@@ -50,8 +60,13 @@ def test_the_units_are_sound(tmp_path: Path) -> None:
         text = re.sub(r"/opt/kafka-audit/bin/kafka-audit|/usr/bin/curl", "/bin/true", unit)
         (tmp_path / name).write_text(text.replace("User=kafka-audit", "User=root"))
     for name in names:
-        judged = subprocess.run([tool, "verify", str(tmp_path / name)], capture_output=True, text=True, timeout=60, check=False)
-        assert (judged.returncode, [line for line in judged.stderr.splitlines() if "kafka-audit" in line]) == (0, [])
+        judged = subprocess.run(
+            [tool, "verify", str(tmp_path / name)], capture_output=True, text=True, timeout=60, check=False
+        )
+        assert (
+            judged.returncode,
+            [line for line in judged.stderr.splitlines() if "kafka-audit" in line],
+        ) == (0, [])
 
 
 def test_metrics_of_the_cron_job_are_exported_from_its_volume() -> None:
@@ -92,5 +107,8 @@ def test_replaced_files_can_be_removed(tmp_path: Path, capsys: pytest.CaptureFix
     whole = tmp_path / "whole"
     assert main([*given, str(SAMPLE), "--tables", str(whole)]) == errors.CLEAN
     left = ("topic", "partition", "step", "valid_from", "valid_to", "leader", "isr", "replicas")
-    both = [sorted([str([row[name] for name in left]) for row in rows_of(one, "partition_timeline")]) for one in (tables, whole)]
+    both = [
+        sorted([str([row[name] for name in left]) for row in rows_of(one, "partition_timeline")])
+        for one in (tables, whole)
+    ]
     assert both[0] == both[1]

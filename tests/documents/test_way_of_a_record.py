@@ -39,21 +39,33 @@ class Row:
 def rows_of_page() -> list[Row]:
     section = PAGE.read_text("utf-8").partition("## The way of a record\n")[2].partition("\n## ")[0]
     cells = [
-        line.strip("| ").split(" | ") for line in section.splitlines() if re.search(r"`[\w/]+\.py`", line) and line[0] == "|"
+        line.strip("| ").split(" | ")
+        for line in section.splitlines()
+        if re.search(r"`[\w/]+\.py`", line) and line[0] == "|"
     ]
-    return [Row(engine, file.strip("`"), tuple(re.findall(r"`([\w.]+)`", functions))) for *_, engine, file, functions in cells]
+    return [
+        Row(engine, file.strip("`"), tuple(re.findall(r"`([\w.]+)`", functions)))
+        for *_, engine, file, functions in cells
+    ]
 
 
 @contextmanager
 def calls(wanted: Collection[tuple[str, str]]) -> Iterator[dict[tuple[str, str], list[tuple[int, int]]]]:
-    """Record (file, function or class) -> number and thread of each call, in all threads of this process. Numbers are in order of time."""
+    """Record (file, function or class) -> number and thread of each call, in all threads of this process.
+
+    Numbers are in order of time.
+    """
     found: dict[tuple[str, str], list[tuple[int, int]]] = defaultdict(list)
     numbers = itertools.count()
 
     def note(frame: Any, event: str, _: Any) -> None:
         code = frame.f_code
         # the body of a class is no function
-        if event == "call" and code.co_flags & inspect.CO_OPTIMIZED and code.co_filename.startswith(str(ROOT)):
+        if (
+            event == "call"
+            and code.co_flags & inspect.CO_OPTIMIZED
+            and code.co_filename.startswith(str(ROOT))
+        ):
             function = code.co_filename.removeprefix(f"{ROOT}/"), code.co_qualname.removesuffix(".__init__")
             if function in wanted:
                 found[function].append((next(numbers), threading.get_ident()))
@@ -76,7 +88,9 @@ def test_functions_are_called_in_the_order_of_the_page(
     """One log, so that no function is called again for another file."""
     if engine == "spark":
         request.getfixturevalue("spark")
-    page = [row for row in rows_of_page() if row.engine in ("both", "local" if engine == "local" else "Spark")]
+    page = [
+        row for row in rows_of_page() if row.engine in ("both", "local" if engine == "local" else "Spark")
+    ]
     with calls({(row.file, name) for row in page for name in row.functions}) as found:
         code = main(["audit", str(log), "--tables", str(tmp_path / "tables"), "--engine", engine, "--quiet"])
     assert code in (errors.CLEAN, errors.FINDINGS)

@@ -1,4 +1,6 @@
-"""The tables on this machine without Java: the same answers as Spark's, nothing but the tables, and no process of Java's."""
+"""The tables on this machine without Java: the same answers as Spark's, nothing but the tables, and no
+process of Java's.
+"""
 
 from __future__ import annotations
 
@@ -63,11 +65,13 @@ def asked(tables: engine.Tables, query: str) -> list[str]:
     from jobs.analysis import json_lines
 
     answer = tables.query(query)
-    rows = [row for batch in answer.batches for row in zip(*map(engine.values_of, batch.columns), strict=True)]
+    rows = [
+        row for batch in answer.batches for row in zip(*map(engine.values_of, batch.columns), strict=True)
+    ]
     return list(json_lines(answer.schema.names, rows))
 
 
-# -- the same answers ------------------------------------------------------------------------------------------
+# -- the same answers ----------------------------------------------------------------------------------------
 
 QUERIES = """
 SELECT count(*), max(ts), min(ts) FROM events
@@ -125,7 +129,10 @@ def test_tables_and_views_are_listed(audited: Path) -> None:
     local = engine.opened(audited)
     names = [row["tableName"] for row in local.query("SHOW TABLES").rows()]
     assert names == sorted(one.name for kind in ("tables", "views") for one in schemas.statements(kind))
-    assert [row["viewName"] for row in local.query("SHOW VIEWS LIKE 'p*'").rows()] == ["partitions_now", "proof"]
+    assert [row["viewName"] for row in local.query("SHOW VIEWS LIKE 'p*'").rows()] == [
+        "partitions_now",
+        "proof",
+    ]
     described = local.query("DESCRIBE controllers").rows()
     assert described[0] == {"col_name": "cluster", "data_type": "string", "comment": "Cluster"}
     types = {row["col_name"]: row["data_type"] for row in local.query("DESCRIBE TABLE proof").rows()}
@@ -145,7 +152,10 @@ def test_a_view_that_needs_what_re2_lacks(tables: Store) -> None:
         "layout": "l",
         "logger": "x",
     }
-    rows = [row | {"record_id": str(n), "record_no": n, "raw": text, "statement": text} for n, text in enumerate(texts)]
+    rows = [
+        row | {"record_id": str(n), "record_no": n, "raw": text, "statement": text}
+        for n, text in enumerate(texts)
+    ]
     tables.append("events", tables.table_of("events", rows))
     local = engine.opened(tables.root)
     assert asked(local, "SELECT masked, records FROM unknown_statements") == [
@@ -154,7 +164,7 @@ def test_a_view_that_needs_what_re2_lacks(tables: Store) -> None:
     ]
 
 
-# -- nothing but the tables ------------------------------------------------------------------------------------
+# -- nothing but the tables ----------------------------------------------------------------------------------
 
 HOSTILE = [
     "SELECT * FROM read_csv('{secret}')",
@@ -189,7 +199,9 @@ HOSTILE = [
 
 
 @pytest.mark.parametrize("query", HOSTILE)
-def test_a_query_reads_and_writes_nothing_else(audited: Path, tmp_path: Path, capsys: Any, query: str) -> None:
+def test_a_query_reads_and_writes_nothing_else(
+    audited: Path, tmp_path: Path, capsys: Any, query: str
+) -> None:
     secret, out = tmp_path / "secret.csv", tmp_path / "out.csv"
     secret.write_text("a,b\nhush,1\n")
     events = next((audited / "events").glob("*.parquet"))
@@ -208,7 +220,9 @@ def test_a_query_reads_and_writes_nothing_else(audited: Path, tmp_path: Path, ca
 def test_a_text_with_a_statement_in_it_is_a_text(audited: Path, tmp_path: Path) -> None:
     out = tmp_path / "out.csv"
     text = f"a'; COPY (SELECT 1) TO '{out}'; --\\"
-    assert asked(engine.opened(audited), f"SELECT {quoted(text)} AS a -- '; DROP TABLE x") == [json.dumps({"a": text})]
+    assert asked(engine.opened(audited), f"SELECT {quoted(text)} AS a -- '; DROP TABLE x") == [
+        json.dumps({"a": text})
+    ]
     assert not out.exists()
 
 
@@ -216,7 +230,9 @@ def test_a_text_with_a_statement_in_it_is_a_text(audited: Path, tmp_path: Path) 
 def test_a_literal_is_the_text(text: str) -> None:
     from jobs.engine.database import Database
 
-    assert Database().rows(f"SELECT {quoted(text)} AS a WHERE {one_of(quoted(text), [text])}") == [{"a": text}]
+    assert Database().rows(f"SELECT {quoted(text)} AS a WHERE {one_of(quoted(text), [text])}") == [
+        {"a": text}
+    ]
 
 
 @pytest.mark.parametrize(
@@ -239,7 +255,7 @@ def test_what_does_not_run_is_one_sentence(audited: Path, capsys: Any, query: st
     assert len(shown.splitlines()) == 1
 
 
-# -- tables of all kinds ---------------------------------------------------------------------------------------
+# -- tables of all kinds -------------------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -249,10 +265,20 @@ def timeline(tables: Store) -> Callable[..., None]:
     def write(cluster: str, topics: list[str], with_spark: bool) -> None:
         from jobs.engine.rows import in_spark
 
-        row = {"cluster": cluster, "incarnation": 1, "partition": 0, "step": 1, "inferred": False, "settled": False}
+        row = {
+            "cluster": cluster,
+            "incarnation": 1,
+            "partition": 0,
+            "step": 1,
+            "inferred": False,
+            "settled": False,
+        }
         rows = tables.table_of(
             "partition_timeline",
-            [row | {"topic": topic, "isr": [3, 1], "valid_from": datetime(2026, 1, 2, tzinfo=UTC)} for topic in topics],
+            [
+                row | {"topic": topic, "isr": [3, 1], "valid_from": datetime(2026, 1, 2, tzinfo=UTC)}
+                for topic in topics
+            ],
         )
         tables.append("partition_timeline", in_spark(tables.spark, rows) if with_spark else rows)
 
@@ -260,13 +286,17 @@ def timeline(tables: Store) -> Callable[..., None]:
 
 
 @pytest.mark.parametrize("with_spark", [True, False])
-def test_values_of_partitions_are_read_as_they_are(tables: Store, timeline: Callable[..., None], with_spark: bool) -> None:
+def test_values_of_partitions_are_read_as_they_are(
+    tables: Store, timeline: Callable[..., None], with_spark: bool
+) -> None:
     """They are in the paths of files, which Spark and Delta escape each in its own way."""
     names = ["plain", "with space", "a/b:c=d%20e+f", "quote's", "üñí", "100%"]
     for name in names:
         timeline(name, ["orders"], with_spark)
     local = LocalTables(tables.root)
-    found = engine.rows_of(local.read("partition_timeline", ("cluster", "settled", "isr", "valid_from"), "NOT settled"))
+    found = engine.rows_of(
+        local.read("partition_timeline", ("cluster", "settled", "isr", "valid_from"), "NOT settled")
+    )
     assert sorted(row["cluster"] for row in found) == sorted(names)
     assert {(row["settled"], tuple(row["isr"]), row["valid_from"]) for row in found} == {
         (False, (3, 1), datetime(2026, 1, 2, tzinfo=UTC))
@@ -278,7 +308,9 @@ def test_values_of_partitions_are_read_as_they_are(tables: Store, timeline: Call
 def test_a_column_that_files_lack_is_null(tables: Store, timeline: Callable[..., None]) -> None:
     timeline("c", ["old"], False)
     tables.spark.sql(f"ALTER TABLE delta.`{tables.path('partition_timeline')}` ADD COLUMNS (later STRING)")
-    assert asked(LocalTables(tables.root), "SELECT topic, later FROM partition_timeline") == ['{"topic": "old", "later": null}']
+    assert asked(LocalTables(tables.root), "SELECT topic, later FROM partition_timeline") == [
+        '{"topic": "old", "later": null}'
+    ]
     tables.spark.sql(
         f"INSERT INTO delta.`{tables.path('partition_timeline')}` (cluster, incarnation, topic, partition, step, inferred, settled, later) VALUES ('c', 1, 'new', 0, 1, false, true, 'x')"
     )
@@ -288,16 +320,18 @@ def test_a_column_that_files_lack_is_null(tables: Store, timeline: Callable[...,
     ]
 
 
-def test_texts_that_a_merge_of_delta_rs_wrote_are_compared(tables: Store, timeline: Callable[..., None]) -> None:
+def test_texts_that_a_merge_of_delta_rs_wrote_are_compared(
+    tables: Store, timeline: Callable[..., None]
+) -> None:
     """It writes them as string_view, which Arrow does not compare."""
     timeline("c", ["a", "b"], False)
     values = pa.table({"topic": ["a"], "state": ["OnlinePartition"]})
-    DeltaTable(tables.path("partition_timeline")).merge(values, 't."topic" = v."topic"', "v", "t").when_matched_update(
-        {"state": "v.state"}
-    ).execute()
-    assert asked(LocalTables(tables.root), "SELECT topic FROM partition_timeline WHERE state = 'OnlinePartition'") == [
-        '{"topic": "a"}'
-    ]
+    DeltaTable(tables.path("partition_timeline")).merge(
+        values, 't."topic" = v."topic"', "v", "t"
+    ).when_matched_update({"state": "v.state"}).execute()
+    assert asked(
+        LocalTables(tables.root), "SELECT topic FROM partition_timeline WHERE state = 'OnlinePartition'"
+    ) == ['{"topic": "a"}']
 
 
 def test_tables_without_rows(tables: Store) -> None:
@@ -307,7 +341,9 @@ def test_tables_without_rows(tables: Store) -> None:
     assert local.read("events").schema.names == local.query("SELECT * FROM events").schema.names
 
 
-def test_a_feature_that_is_not_read_here_is_left_to_spark(tables: Store, timeline: Callable[..., None]) -> None:
+def test_a_feature_that_is_not_read_here_is_left_to_spark(
+    tables: Store, timeline: Callable[..., None]
+) -> None:
     timeline("c", ["a"], True)
     tables.spark.sql(
         f"ALTER TABLE delta.`{tables.path('partition_timeline')}` SET TBLPROPERTIES ('delta.enableDeletionVectors' = 'true')"
@@ -315,7 +351,9 @@ def test_a_feature_that_is_not_read_here_is_left_to_spark(tables: Store, timelin
     assert not isinstance(engine.opened(tables.root, names=["partition_timeline"]), LocalTables)
     # of others nothing is asked
     assert isinstance(engine.opened(tables.root, names=["events"]), LocalTables)
-    with pytest.raises(UsageError, match="needs deletionVectors; the local engine does not read it, --engine spark does"):
+    with pytest.raises(
+        UsageError, match="needs deletionVectors; the local engine does not read it, --engine spark does"
+    ):
         engine.opened(tables.root, "local", ["partitions_now"])
 
 
@@ -342,7 +380,9 @@ def test_a_span_of_time_is_looked_for_where_it_is(audited: Path) -> None:
     assert "2026-11-20" not in plan("ts >= '2026-11-20 10:09:30' OR node = 1").split("READ_PARQUET")[1]
 
 
-def test_a_place_that_is_not_of_this_machine_is_read_by_arrow(audited: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_place_that_is_not_of_this_machine_is_read_by_arrow(
+    audited: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """As object stores are; the credentials would be those of the environment."""
     by_duckdb = engine.opened(audited)
     by_arrow = LocalTables(audited.as_uri())
@@ -351,7 +391,7 @@ def test_a_place_that_is_not_of_this_machine_is_read_by_arrow(audited: Path, mon
         assert asked(by_arrow, query) == asked(by_duckdb, query)
 
 
-# -- how rows are printed --------------------------------------------------------------------------------------
+# -- how rows are printed ------------------------------------------------------------------------------------
 
 
 def test_formats(audited: Path, capsys: Any, tmp_path: Path) -> None:
@@ -379,7 +419,17 @@ def test_formats(audited: Path, capsys: Any, tmp_path: Path) -> None:
     file = tmp_path / "rows.parquet"
     with file.open("wb") as out:
         subprocess.run(
-            [sys.executable, "-m", "jobs.nightly_audit", "sql", query, "--tables", audited, "--format", "parquet"],
+            [
+                sys.executable,
+                "-m",
+                "jobs.nightly_audit",
+                "sql",
+                query,
+                "--tables",
+                audited,
+                "--format",
+                "parquet",
+            ],
             stdout=out,
             check=True,
             cwd=ROOT,
@@ -393,11 +443,14 @@ def test_formats(audited: Path, capsys: Any, tmp_path: Path) -> None:
 def test_engines_of_a_query(audited: Path, capsys: Any) -> None:
     for name in engine.ENGINES:
         capsys.readouterr()
-        assert main(["sql", "SELECT count(*) FROM events", "--tables", str(audited), "--json", "--engine", name]) == errors.CLEAN
+        assert (
+            main(["sql", "SELECT count(*) FROM events", "--tables", str(audited), "--json", "--engine", name])
+            == errors.CLEAN
+        )
         assert json.loads(capsys.readouterr().out) == {"count(1)": 1207}
 
 
-# -- without Java ----------------------------------------------------------------------------------------------
+# -- without Java --------------------------------------------------------------------------------------------
 
 READING = [
     ["sql", "SELECT count(*) FROM events"],
@@ -417,19 +470,36 @@ READING = [
 
 
 @pytest.mark.parametrize("arguments", READING, ids=" ".join)
-def test_reading_commands_need_no_java(audited: Path, capsys: Any, tmp_path: Path, arguments: list[str]) -> None:
+def test_reading_commands_need_no_java(
+    audited: Path, capsys: Any, tmp_path: Path, arguments: list[str]
+) -> None:
     plan, config = tmp_path / "plan.json", tmp_path / "audit.toml"
-    plan.write_text('{"version": 1, "partitions": [{"topic": "keep", "partition": 0, "replicas": [2, 3, 1]}]}')
-    config.write_text('[[alert]]\nname = "hook"\ntype = "webhook"\nurl = "http://127.0.0.1:9"\nseverity = "info"\n')
-    (finding,) = engine.opened(audited).query("SELECT fingerprint FROM findings WHERE check_id = 'broker_down'").rows()
+    plan.write_text(
+        '{"version": 1, "partitions": [{"topic": "keep", "partition": 0, "replicas": [2, 3, 1]}]}'
+    )
+    config.write_text(
+        '[[alert]]\nname = "hook"\ntype = "webhook"\nurl = "http://127.0.0.1:9"\nseverity = "info"\n'
+    )
+    (finding,) = (
+        engine.opened(audited).query("SELECT fingerprint FROM findings WHERE check_id = 'broker_down'").rows()
+    )
     names = {"PLAN": str(plan), "CONFIG": str(config), "FINGERPRINT": finding["fingerprint"][:12]}
     command = [*(names.get(one, one) for one in arguments), "--tables", str(audited)]
-    environment = {"PATH": str(tmp_path), "JAVA_HOME": str(tmp_path), "HOME": str(tmp_path), "PYTHONPATH": str(ROOT)}
+    environment = {
+        "PATH": str(tmp_path),
+        "JAVA_HOME": str(tmp_path),
+        "HOME": str(tmp_path),
+        "PYTHONPATH": str(ROOT),
+    }
     if arguments[0] == "alerts":
         # to give DuckDB rows, pyarrow asks whether pandas is there
         environment["MAY_BE_TRIED"] = "pandas"
     done = subprocess.run(
-        [sys.executable, "-c", WITHOUT_SPARK, *command], env=environment, capture_output=True, text=True, check=False
+        [sys.executable, "-c", WITHOUT_SPARK, *command],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert done.returncode == errors.CLEAN, done.stderr
     capsys.readouterr()
@@ -442,7 +512,11 @@ def test_a_line_is_explained_without_java(tmp_path: Path) -> None:
     line = "[2026-03-01 12:00:00,123] INFO [Controller id=1] Resigned (kafka.controller.KafkaController)"
     environment = {"PATH": str(tmp_path), "PYTHONPATH": str(ROOT)}
     done = subprocess.run(
-        [sys.executable, "-c", WITHOUT_SPARK, "explain", line], env=environment, capture_output=True, text=True, check=False
+        [sys.executable, "-c", WITHOUT_SPARK, "explain", line],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert done.returncode == errors.CLEAN, done.stderr
     assert "controller_resigned" in done.stdout or "resigned" in done.stdout.lower()
@@ -452,7 +526,9 @@ def test_the_zone_of_the_machine_changes_nothing(audited: Path) -> None:
     query = "SELECT ts, date_format(ts, 'HH:mm') AS hm, current_timestamp() - max(ts) OVER () < INTERVAL 9999 DAYS AS a FROM events ORDER BY ts DESC LIMIT 1"
     answers = []
     for zone in ("UTC", "America/New_York"):
-        code = "import sys; from jobs import engine; print(engine.opened(sys.argv[1]).query(sys.argv[2]).rows())"
+        code = (
+            "import sys; from jobs import engine; print(engine.opened(sys.argv[1]).query(sys.argv[2]).rows())"
+        )
         done = subprocess.run(
             [sys.executable, "-c", code, audited, query],
             env={**os.environ, "TZ": zone, "PYTHONPATH": str(ROOT)},
@@ -476,11 +552,20 @@ def test_tables_in_an_object_store_are_read_without_java(audited: Path, tmp_path
         "--tables",
     ]
     with s3.endpoint() as place:
-        environment = {**place.environment, "PATH": str(tmp_path), "HOME": str(tmp_path), "PYTHONPATH": str(ROOT)}
+        environment = {
+            **place.environment,
+            "PATH": str(tmp_path),
+            "HOME": str(tmp_path),
+            "PYTHONPATH": str(ROOT),
+        }
         # pyarrow's datasets look for it, and do without it
         environment["MAY_BE_TRIED"] = "pandas"
         client = boto3.client(
-            "s3", endpoint_url=place.url, region_name="us-east-1", aws_access_key_id="x", aws_secret_access_key="x"
+            "s3",
+            endpoint_url=place.url,
+            region_name="us-east-1",
+            aws_access_key_id="x",
+            aws_secret_access_key="x",
         )
         for file in sorted(path for path in audited.rglob("*") if path.is_file()):
             client.upload_file(str(file), place.bucket, f"tables/{file.relative_to(audited)}")
@@ -497,7 +582,11 @@ def test_tables_in_an_object_store_are_read_without_java(audited: Path, tmp_path
             assert json.loads(done.stdout) == {"n": 506, "newest": "2026-11-20T10:10:19.651Z"}
         nowhere = f"s3://{place.bucket}/none"
         done = subprocess.run(
-            [sys.executable, "-c", WITHOUT_SPARK, *command, nowhere], env=environment, capture_output=True, text=True, check=False
+            [sys.executable, "-c", WITHOUT_SPARK, *command, nowhere],
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=False,
         )
         assert (done.returncode, done.stdout) == (errors.USAGE, "")
         assert "holds no tables" in done.stderr

@@ -1,4 +1,7 @@
-"""One run at a time: who holds the lease on the tables, who waits for it, and when it is taken over. On a local folder and on an S3 endpoint."""
+"""One run at a time: who holds the lease on the tables, who waits for it, and when it is taken over.
+
+On a local folder and on an S3 endpoint.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +23,17 @@ from s3 import Endpoint, endpoint
 
 from jobs import errors
 from jobs.engine import lease
-from jobs.engine.lease import ByDeltaRs, BySpark, Commits, Holder, Lease, LeaseError, State, acquire, commits_of
+from jobs.engine.lease import (
+    ByDeltaRs,
+    BySpark,
+    Commits,
+    Holder,
+    Lease,
+    LeaseError,
+    State,
+    acquire,
+    commits_of,
+)
 from jobs.errors import UsageError
 from jobs.nightly_audit import main
 
@@ -62,7 +75,9 @@ def wait_until(happens: Callable[[], bool]) -> None:
 
 
 def elsewhere(**others: Any) -> Holder:
-    return replace(Holder("db7.example.org", 4711, "cafe", "2026-03-01T03:00:00+00:00", "another machine", 5), **others)
+    return replace(
+        Holder("db7.example.org", 4711, "cafe", "2026-03-01T03:00:00+00:00", "another machine", 5), **others
+    )
 
 
 def test_a_second_run_names_the_first(root: str) -> None:
@@ -107,7 +122,9 @@ def test_the_lease_is_free_however_a_run_ends(root: str, end: type[BaseException
 def test_a_lease_that_was_not_renewed_is_taken_over(root: str, capsys: pytest.CaptureFixture[str]) -> None:
     leave(root, elsewhere(), ago=lease.EXPIRES - 30)
     with (
-        pytest.raises(LeaseError, match=r"host db7.example.org, process 4711, run cafe, since 2026-03-01 03:00:00 UTC"),
+        pytest.raises(
+            LeaseError, match=r"host db7.example.org, process 4711, run cafe, since 2026-03-01 03:00:00 UTC"
+        ),
         acquire(root, "b"),
     ):
         pass
@@ -119,7 +136,9 @@ def test_a_lease_that_was_not_renewed_is_taken_over(root: str, capsys: pytest.Ca
         assert holder.run_id == "c"
 
 
-def test_a_process_that_was_killed_is_recognised_at_once(root: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_process_that_was_killed_is_recognised_at_once(
+    root: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     process = subprocess.Popen(["sleep", "60"])
     own = Holder.of_this_process("killed")
     other = replace(own, process=process.pid, began=lease._began(process.pid) or 0)
@@ -129,7 +148,9 @@ def test_a_process_that_was_killed_is_recognised_at_once(root: str, capsys: pyte
     process.kill()
     process.wait()
     with acquire(root, "second"):
-        assert f"a run that died (host {own.host}, process {process.pid}, run killed" in capsys.readouterr().err
+        assert (
+            f"a run that died (host {own.host}, process {process.pid}, run killed" in capsys.readouterr().err
+        )
     # another process has got its number, and one of another machine says nothing
     assert replace(own, began=own.began - 1).is_dead
     assert not replace(own, machine="another machine", process=process.pid).is_dead
@@ -178,7 +199,9 @@ def test_a_run_renews_its_lease_and_stops_when_it_is_lost(root: str, monkeypatch
     assert holder.run_id == "cafe"
 
 
-def test_a_process_that_was_stopped_looks_before_it_writes(root: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_process_that_was_stopped_looks_before_it_writes(
+    root: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with acquire(root, "first") as mine:
         leave(root, elsewhere())
         mine.check()  # it was renewed just now
@@ -197,7 +220,9 @@ class Unreachable:
         raise OSError("no route")
 
 
-def test_a_place_that_is_out_of_reach_is_asked_again_until_the_lease_expires(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_place_that_is_out_of_reach_is_asked_again_until_the_lease_expires(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     mine = Lease(Unreachable(), elsewhere(), 3)
     mine._renew_once()
     mine.check()
@@ -210,7 +235,13 @@ def test_a_place_that_is_out_of_reach_is_asked_again_until_the_lease_expires(cap
 
 
 def test_what_cannot_be_read_is_a_free_lease() -> None:
-    for text in ("", "{}", "[1]", '{"holder": {"host": 1}, "renewed_at": 1, "expires": 2}', json.dumps({"holder": None})):
+    for text in (
+        "",
+        "{}",
+        "[1]",
+        '{"holder": {"host": 1}, "renewed_at": 1, "expires": 2}',
+        json.dumps({"holder": None}),
+    ):
         assert State.of(text).is_over
     told = State(elsewhere(), 1.5, 180)
     assert State.of(told.text()) == told
@@ -230,7 +261,10 @@ def test_an_audit_that_finds_another_one_at_work_starts_nothing(tmp_path: Path) 
     program = Path(sys.executable).parent / "kafka-audit"
     with acquire(str(tables), "first"):
         done = subprocess.run(
-            [str(program), "audit", str(LOGS), "--tables", str(tables)], capture_output=True, text=True, check=False
+            [str(program), "audit", str(LOGS), "--tables", str(tables)],
+            capture_output=True,
+            text=True,
+            check=False,
         )
     assert done.returncode == errors.USAGE
     last = done.stderr.splitlines()[-1]

@@ -1,4 +1,6 @@
-"""What the local engine takes of the machine: memory, a spill folder that is removed, and time that is announced."""
+"""What the local engine takes of the machine: memory, a spill folder that is removed, and time that is
+announced.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,9 @@ ROOT = Path(__file__).parents[2]
 SAMPLE = ROOT / "sample_logs" / "3.3.2-trace" / "delete-topic-dead-broker"
 
 
-@pytest.mark.parametrize(("given", "size"), [("4GB", "4GB"), ("512 mb", "512MB"), ("1.5GiB", "1.5GB"), ("2g", "2GB")])
+@pytest.mark.parametrize(
+    ("given", "size"), [("4GB", "4GB"), ("512 mb", "512MB"), ("1.5GiB", "1.5GB"), ("2g", "2GB")]
+)
 def test_a_size_of_memory(given: str, size: str) -> None:
     assert limits.size(given) == size
 
@@ -40,7 +44,11 @@ def test_rows_beyond_the_memory_are_sorted_on_disk(tmp_path: Path, monkeypatch: 
     monkeypatch.setattr(limits, "memory", "60MB")
     folder = str(tmp_path)
     with session(folder) as database:
-        assert database._database.execute("SELECT current_setting('memory_limit')").fetchall()[0][0].startswith("57.2")
+        assert (
+            database._database.execute("SELECT current_setting('memory_limit')")
+            .fetchall()[0][0]
+            .startswith("57.2")
+        )
     query = "SELECT (i * 7919) % 2000003 AS n, repeat('x', 50) || i AS text FROM range(2000000) t(i)"
     rows = Relation(query, pa.schema([("n", pa.int64()), ("text", pa.string())]), folder=folder)
     spilled, last, count = False, -1, 0
@@ -87,13 +95,17 @@ def test_a_run_of_less_than_half_an_hour_is_not_announced() -> None:
     assert not said
 
 
-@pytest.mark.parametrize(("seconds", "shown"), [(1, "1 min"), (2_700, "45 min"), (7_200, "2 h"), (12_000, "3 h 20 min")])
+@pytest.mark.parametrize(
+    ("seconds", "shown"), [(1, "1 min"), (2_700, "45 min"), (7_200, "2 h"), (12_000, "3 h 20 min")]
+)
 def test_a_length_of_time(seconds: float, shown: str) -> None:
     assert duration(seconds) == shown
 
 
 def test_a_warning_names_the_command_for_a_cluster(capsys: pytest.CaptureFixture[str]) -> None:
-    options = command_line.parser().parse_args(["audit", "logs of a", "--tables", "/data", "--cluster", "a", "--engine", "local"])
+    options = command_line.parser().parse_args(
+        ["audit", "logs of a", "--tables", "/data", "--cluster", "a", "--engine", "local"]
+    )
     audit.Audit(options)._announce("9 GB of logs will take this machine about 2 h")
     assert capsys.readouterr().err == (
         "warning: 9 GB of logs will take this machine about 2 h. It continues. A Spark cluster shares the work: "

@@ -1,4 +1,7 @@
-"""Pairs of whole runs at the same time leave the tables of one run. More pairs: tests/benchmarks/two_runs.py."""
+"""Pairs of whole runs at the same time leave the tables of one run.
+
+More pairs: tests/benchmarks/two_runs.py.
+"""
 
 from __future__ import annotations
 

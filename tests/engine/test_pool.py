@@ -58,7 +58,10 @@ def small_splits(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def sorted_rows(store: LocalStore, table: str) -> list[dict[str, Any]]:
-    rows = [{name: value for name, value in row.items() if name != "file"} for row in rows_of(Path(store.root), table)]
+    rows = [
+        {name: value for name, value in row.items() if name != "file"}
+        for row in rows_of(Path(store.root), table)
+    ]
     return sorted(rows, key=lambda row: [row.get(name) for name in ("record_id", "item", "record")])
 
 
@@ -106,10 +109,14 @@ def test_the_pool_lands_what_is_new_and_completes_what_was_cut_short(
     after = events.land(store, read(folder))
     assert (before.completed, after.completed) == (0, 1)
     whole = events.events_of([str(folder)], "c")
-    assert {row["record_id"] for row in rows_of(Path(store.root), "events")} == set(whole["record_id"].to_pylist())
+    assert {row["record_id"] for row in rows_of(Path(store.root), "events")} == set(
+        whole["record_id"].to_pylist()
+    )
 
 
-def test_what_a_killed_run_leaves_is_removed_by_the_next(store: LocalStore, copied: Path, small_splits: None) -> None:
+def test_what_a_killed_run_leaves_is_removed_by_the_next(
+    store: LocalStore, copied: Path, small_splits: None
+) -> None:
     garbage = Path(store.root) / "events" / FOLDER / "x.snappy.parquet"
     garbage.parent.mkdir()
     garbage.write_bytes(b"half a file")
@@ -126,7 +133,9 @@ def _die(number: int) -> int:
 def test_a_process_that_dies_ends_the_run_with_one_sentence() -> None:
     pool = Pool(2)
     try:
-        with pytest.raises(WorkerLost, match="a process of this run ended before its work was done") as raised:
+        with pytest.raises(
+            WorkerLost, match="a process of this run ended before its work was done"
+        ) as raised:
             list(pool.map(_die, range(20)))
         assert raised.value.exit_code == errors.INTERNAL
     finally:
@@ -154,7 +163,9 @@ def test_results_are_in_order_and_only_some_inputs_are_read_ahead() -> None:
 def many(tmp_path: Path) -> tuple[str, ...]:
     """Arguments of an audit that takes the pool some seconds."""
     for copy in range(30):
-        shutil.copytree(SAMPLE, tmp_path / "many" / f"c{copy}", ignore=shutil.ignore_patterns("*.md", "*.json*"))
+        shutil.copytree(
+            SAMPLE, tmp_path / "many" / f"c{copy}", ignore=shutil.ignore_patterns("*.md", "*.json*")
+        )
     return ("audit", str(tmp_path / "many"), "--tables", str(tmp_path / "tables"), "--engine", "local")
 
 
@@ -163,12 +174,18 @@ def many(tmp_path: Path) -> tuple[str, ...]:
 def test_a_signal_while_the_pool_computes_leaves_no_process(
     many: tuple[str, ...], number: signal.Signals, seconds: float
 ) -> None:
-    at_start = AT_CALL.format(module="jobs.engine.pool", owner="Pool", name="_started", number=int(number), seconds=seconds)
+    at_start = AT_CALL.format(
+        module="jobs.engine.pool", owner="Pool", name="_started", number=int(number), seconds=seconds
+    )
     is_interrupted(ON_POOL + at_start, number, *many)
 
 
-def test_the_pool_ends_with_a_run_that_is_killed(many: tuple[str, ...], monkeypatch: pytest.MonkeyPatch) -> None:
-    at_start = AT_CALL.format(module="jobs.engine.pool", owner="Pool", name="_started", number=int(signal.SIGKILL), seconds=1)
+def test_the_pool_ends_with_a_run_that_is_killed(
+    many: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    at_start = AT_CALL.format(
+        module="jobs.engine.pool", owner="Pool", name="_started", number=int(signal.SIGKILL), seconds=1
+    )
     marks: list[str] = []
     with monkeypatch.context() as patched:
         patched.setattr("test_interrupts.left", lambda mark: marks.append(mark) or {})
@@ -184,14 +201,22 @@ def test_the_pool_ends_with_a_run_that_is_killed(many: tuple[str, ...], monkeypa
     assert processes == {}
 
 
-def lengths(offset: int, key: tuple[Any, ...], some: list[dict[str, Any]], others: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def lengths(
+    offset: int, key: tuple[Any, ...], some: list[dict[str, Any]], others: list[dict[str, Any]]
+) -> list[dict[str, Any]]:
     """A fold that uses all that it is given: rows of one side, and values of a column that both sides have."""
     found = [row["n"] for row in some], [row["n"] for row in others], [row["at"] for row in some]
-    return [{"text": repr((key, *(sorted(one, key=repr) for one in found))), "sum": offset + len(some)}] if some else []
+    return (
+        [{"text": repr((key, *(sorted(one, key=repr) for one in found))), "sum": offset + len(some)}]
+        if some
+        else []
+    )
 
 
 @pytest.mark.parametrize("chunk", [1, 2, 1000])
-def test_groups_are_folded_in_any_pieces(store: LocalStore, monkeypatch: pytest.MonkeyPatch, chunk: int) -> None:
+def test_groups_are_folded_in_any_pieces(
+    store: LocalStore, monkeypatch: pytest.MonkeyPatch, chunk: int
+) -> None:
     """Also those whose key has a null, and those that only one side has."""
     monkeypatch.setattr(grouped, "CHUNK", chunk)
     at = datetime(2026, 3, 1, tzinfo=UTC)
@@ -211,10 +236,15 @@ def test_groups_are_folded_in_any_pieces(store: LocalStore, monkeypatch: pytest.
             "cluster": pa.array(["a", None, "c"], pa.string()),
         }
     )
-    schema = pa.schema([("cluster", pa.string()), ("part", pa.int32()), ("text", pa.string()), ("sum", pa.int64())])
+    schema = pa.schema(
+        [("cluster", pa.string()), ("part", pa.int32()), ("text", pa.string()), ("sum", pa.int64())]
+    )
     expected = to_dicts(map_groups(one, other, ["cluster", "part"], partial(lengths, 5), schema))
     found = to_dicts(store.map_groups(one, other, ["cluster", "part"], partial(lengths, 5), schema))
     assert len(expected) == len(set(keys))
     assert sorted(found, key=repr) == sorted(expected, key=repr)
     none = one.slice(0, 0)
-    assert to_dicts(store.map_groups(none, other.slice(0, 0), ["cluster", "part"], partial(lengths, 5), schema)) == []
+    assert (
+        to_dicts(store.map_groups(none, other.slice(0, 0), ["cluster", "part"], partial(lengths, 5), schema))
+        == []
+    )

@@ -1,4 +1,6 @@
-"""Queries in Spark's SQL: literal answers, of Spark and of DuckDB, where the two differ when nobody sees to it."""
+"""Queries in Spark's SQL: literal answers, of Spark and of DuckDB, where the two differ when nobody sees to
+it.
+"""
 
 from __future__ import annotations
 
@@ -48,7 +50,10 @@ def queries(request: pytest.FixtureRequest, spark: Any) -> Queries:
         ("concat_ws('|', 'x', NULL, 1)", "x|1"),
         ("array_join(array(1, NULL, 2), ',')", "1,2"),
         # fields that are null are written
-        ("to_json(struct(max(n) AS n, CAST(NULL AS INT) AS m), map('ignoreNullFields', 'false'))", '{"n":2,"m":null}'),
+        (
+            "to_json(struct(max(n) AS n, CAST(NULL AS INT) AS m), map('ignoreNullFields', 'false'))",
+            '{"n":2,"m":null}',
+        ),
         # lists begin with 0 and have their order
         ("array(4, 5)[1]", 5),
         ("get(array(4, 5), 1)", 5),
@@ -182,7 +187,9 @@ def test_an_expression(queries: Queries, expression: str, told: Any) -> None:
 
 
 def test_queries(queries: Queries) -> None:
-    queries.function("CREATE OR REPLACE TEMPORARY FUNCTION twice(n INT, of STRING) RETURNS STRING RETURN\nconcat(n * 2, ' ', of)")
+    queries.function(
+        "CREATE OR REPLACE TEMPORARY FUNCTION twice(n INT, of STRING) RETURNS STRING RETURN\nconcat(n * 2, ' ', of)"
+    )
     one = "SELECT twice(n, 'times') AS told FROM some WHERE n = 1"
     assert queries.rows(one, one) == [{"told": "2 times"}] * 2
     queries.view("more", queries.frame("SELECT n, ts, row_number() OVER (ORDER BY n, ts) AS place FROM some"))
@@ -190,7 +197,9 @@ def test_queries(queries: Queries) -> None:
     assert [row["n"] for row in queries.rows("SELECT n FROM more ORDER BY place")] == [None, 1, 2, 2]
     absent = "SELECT a.n FROM some a LEFT ANTI JOIN more b ON b.n = a.n AND b.place > 2"
     assert sorted(repr(row["n"]) for row in queries.rows(absent)) == ["1", "None"]
-    spread = "SELECT explode(sequence(1, 3)) AS n UNION ALL SELECT inline(array(struct(4 AS n), struct(5 AS n)))"
+    spread = (
+        "SELECT explode(sequence(1, 3)) AS n UNION ALL SELECT inline(array(struct(4 AS n), struct(5 AS n)))"
+    )
     assert sorted(row["n"] for row in queries.rows(spread)) == [1, 2, 3, 4, 5]
     for broken in ("SELECT nothing FROM some", "SELECT FROM FROM"):
         with pytest.raises(FAILED):
@@ -206,7 +215,11 @@ def test_a_query_reads_no_file(tmp_path: Any) -> None:
     """Whatever would come into its text."""
     secret = tmp_path / "secret.csv"
     secret.write_text("a\n1\n")
-    for text in (f"SELECT * FROM read_csv('{secret}')", f"COPY (SELECT 1) TO '{tmp_path / 'out.csv'}'", "INSTALL httpfs"):
+    for text in (
+        f"SELECT * FROM read_csv('{secret}')",
+        f"COPY (SELECT 1) TO '{tmp_path / 'out.csv'}'",
+        "INSTALL httpfs",
+    ):
         with pytest.raises(duckdb.Error):
             Database()._database.execute(text)
     assert not (tmp_path / "out.csv").exists()

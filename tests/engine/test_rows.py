@@ -29,14 +29,23 @@ SOME = pa.table(
         "cluster": pa.array(["a", "a", "b", "b'", "a"]),
         "n": pa.array([1, 2, 3, 4, None], pa.int32()),
         "text": pa.array(["x", None, "x'y", "ü", "x"]),
-        "at": pa.array([NOON, NOON + timedelta(hours=1), None, NOON - timedelta(hours=1), NOON], pa.timestamp("us", "UTC")),
+        "at": pa.array(
+            [NOON, NOON + timedelta(hours=1), None, NOON - timedelta(hours=1), NOON],
+            pa.timestamp("us", "UTC"),
+        ),
         "later": pa.array([NOON, None, NOON, NOON, NOON + timedelta(days=1)], pa.timestamp("us", "UTC")),
         "is_so": pa.array([True, False, None, True, False]),
         "day": pa.array([date(2026, 3, 1), date(2026, 2, 28), None, date(2026, 3, 2), date(2026, 3, 1)]),
         "ids": pa.array([[1, 2], [], None, [3], [2]], pa.list_(pa.int32())),
     }
 )
-KEYS = pa.table({"cluster": ["a", "b", "a", None], "text": ["x", "x'y", None, "x"], "more": pa.array([7, 8, 9, 10], pa.int32())})
+KEYS = pa.table(
+    {
+        "cluster": ["a", "b", "a", None],
+        "text": ["x", "x'y", None, "x"],
+        "more": pa.array([7, 8, 9, 10], pa.int32()),
+    }
+)
 
 
 @pytest.fixture(scope="module", params=["DuckDB", pytest.param("Spark", marks=pytest.mark.spark)])
@@ -101,7 +110,12 @@ def test_partitions_that_are_not_as_they_should_be(given: Callable[[pa.Table], F
         (None, None, [1], False),
         (1, [], [], False),
     ]
-    kinds = [("leader", pa.int32()), ("isr", pa.list_(pa.int32())), ("replicas", pa.list_(pa.int32())), ("wrong", pa.bool_())]
+    kinds = [
+        ("leader", pa.int32()),
+        ("isr", pa.list_(pa.int32())),
+        ("replicas", pa.list_(pa.int32())),
+        ("wrong", pa.bool_()),
+    ]
     told = pa.table(
         [pa.array(values, kind) for values, (_, kind) in zip(zip(*rows, strict=True), kinds, strict=True)],
         schema=pa.schema(kinds),
@@ -115,7 +129,13 @@ def test_rows_that_others_have(given: Callable[[pa.Table], Frame]) -> None:
         assert numbers(asked.having(rows, keys, on)) == [1, 3, None]
         assert numbers(asked.lacking(rows, keys, on)) == [2, 4]
         marked = asked.marked(rows, keys, on, "is_there")
-        assert {row["n"]: row["is_there"] for row in to_dicts(marked)} == {1: True, 2: False, 3: True, 4: False, None: True}
+        assert {row["n"]: row["is_there"] for row in to_dicts(marked)} == {
+            1: True,
+            2: False,
+            3: True,
+            4: False,
+            None: True,
+        }
     assert numbers(asked.having(given(SOME), KEYS.slice(0, 0), on)) == []
     assert numbers(asked.lacking(given(SOME), KEYS.slice(0, 0), on)) == [1, 2, 3, 4, None]
     known = asked.looked_up(given(SOME), KEYS.filter(KEYS["text"].is_valid()), on)
@@ -131,9 +151,16 @@ def test_columns(given: Callable[[pa.Table], Frame]) -> None:
     }  # fmt: skip
     marked = asked.marked_with_any(some, "ids", {2, 9}, "has_one")
     assert [row["has_one"] for row in to_dicts(marked)] == [True, False, False, False, True]
-    assert [row["at"] for row in to_dicts(asked.in_microseconds(some, "at"))][:3] == [1772366400000000, 1772370000000000, None]
+    assert [row["at"] for row in to_dicts(asked.in_microseconds(some, "at"))][:3] == [
+        1772366400000000,
+        1772370000000000,
+        None,
+    ]
     packed = pa.table({"n": [1, 2], "it": [{"a": 1, "b": [1]}, {"a": 2, "b": None}]})
-    assert to_dicts(asked.unpacked(given(packed), "it", "n")) == [{"n": 1, "a": 1, "b": [1]}, {"n": 2, "a": 2, "b": None}]
+    assert to_dicts(asked.unpacked(given(packed), "it", "n")) == [
+        {"n": 1, "a": 1, "b": [1]},
+        {"n": 2, "a": 2, "b": None},
+    ]
 
 
 def test_rows_of_several(given: Callable[[pa.Table], Frame]) -> None:
@@ -141,9 +168,17 @@ def test_rows_of_several(given: Callable[[pa.Table], Frame]) -> None:
     few = SOME.select(["n", "text"])
     for one, two in ((given(few), other), (few, given(other)), (given(few), given(other))):
         both = asked.together(one, two)
-        assert to_dicts(asked.where(both, asked.above("n", 3))) == [{"n": 4, "text": "ü"}, {"n": 9, "text": "z"}]
+        assert to_dicts(asked.where(both, asked.above("n", 3))) == [
+            {"n": 4, "text": "ü"},
+            {"n": 9, "text": "z"},
+        ]
     doubled = asked.select(asked.together(given(few), few, few), "text")
-    assert sorted((row["text"] for row in to_dicts(asked.distinct(doubled))), key=str) == [None, "x", "x'y", "ü"]
+    assert sorted((row["text"] for row in to_dicts(asked.distinct(doubled))), key=str) == [
+        None,
+        "x",
+        "x'y",
+        "ü",
+    ]
     assert not asked.is_empty(given(few))
     assert asked.is_empty(asked.where(given(few), asked.NONE))
 
@@ -158,21 +193,38 @@ def test_what_differs(given: Callable[[pa.Table], Frame]) -> None:
 
 
 def test_the_first_and_the_last(given: Callable[[pa.Table], Frame]) -> None:
-    told = {row["cluster"]: (row["first"], row["last"]) for row in asked.extremes(given(SOME), ["cluster"], "at")}
-    assert told == {"a": (NOON, NOON + timedelta(hours=1)), "b": (None, None), "b'": (NOON - timedelta(hours=1),) * 2}
+    told = {
+        row["cluster"]: (row["first"], row["last"]) for row in asked.extremes(given(SOME), ["cluster"], "at")
+    }
+    assert told == {
+        "a": (NOON, NOON + timedelta(hours=1)),
+        "b": (None, None),
+        "b'": (NOON - timedelta(hours=1),) * 2,
+    }
 
 
 def test_what_functions_make_of_rows(given: Callable[[pa.Table], Frame]) -> None:
     each = pa.schema([("cluster", pa.string()), ("id", pa.int32())])
-    made = asked.mapped(given(SOME), lambda row: [{"cluster": row["cluster"], "id": one} for one in row["ids"] or ()], each)
-    assert [(row["cluster"], row["id"]) for row in to_dicts(made)] == [("a", 1), ("a", 2), ("b'", 3), ("a", 2)]
+    made = asked.mapped(
+        given(SOME), lambda row: [{"cluster": row["cluster"], "id": one} for one in row["ids"] or ()], each
+    )
+    assert [(row["cluster"], row["id"]) for row in to_dicts(made)] == [
+        ("a", 1),
+        ("a", 2),
+        ("b'", 3),
+        ("a", 2),
+    ]
 
 
 @pytest.mark.parametrize("most", [IN_PROCESS_ROWS, 1])
-def test_groups_are_folded(given: Callable[[pa.Table], Frame], monkeypatch: pytest.MonkeyPatch, most: int) -> None:
+def test_groups_are_folded(
+    given: Callable[[pa.Table], Frame], monkeypatch: pytest.MonkeyPatch, most: int
+) -> None:
     monkeypatch.setenv(IN_PROCESS, str(most))
 
-    def fold(key: tuple[Any, ...], some: list[dict[str, Any]], others: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    def fold(
+        key: tuple[Any, ...], some: list[dict[str, Any]], others: list[dict[str, Any]]
+    ) -> list[dict[str, Any]]:
         return [{"name": "/".join(map(str, key)), "rows": len(some), "others": len(others)}]
 
     names, counts = ("cluster", "text", "name"), ("rows", "others")
@@ -187,7 +239,12 @@ def test_groups_are_folded(given: Callable[[pa.Table], Frame], monkeypatch: pyte
 @pytest.mark.parametrize("zone", ["UTC", None])
 def test_moments_of_files_are_read_as_they_are(tmp_path: Path, zone: str | None) -> None:
     """With a zone and without one, and the first and the last that there can be."""
-    moments = [NOON, None, datetime(1, 1, 1, tzinfo=UTC), datetime(9999, 12, 31, 23, 59, 59, 999_999, tzinfo=UTC)]
+    moments = [
+        NOON,
+        None,
+        datetime(1, 1, 1, tzinfo=UTC),
+        datetime(9999, 12, 31, 23, 59, 59, 999_999, tzinfo=UTC),
+    ]
     stored = pa.array(moments, pa.timestamp("us", "UTC")).cast(pa.timestamp("us", zone))
     pq.write_table(pa.table({"at": stored}), tmp_path / "one.parquet")
     schema = pa.schema([("at", pa.timestamp("us", "UTC"))])
@@ -201,16 +258,21 @@ def test_tasks_of_workers_read_no_archive_anew(spark: SparkSession) -> None:
         """Finders that the next task invalidates, and objects that it does not look through."""
         archives = sum(isinstance(finder, zipimporter) for finder in sys.path_importer_cache.values())
         for _ in batches:
-            yield pa.record_batch([pa.array([archives]), pa.array([gc.get_freeze_count()])], names=["archives", "frozen"])
+            yield pa.record_batch(
+                [pa.array([archives]), pa.array([gc.get_freeze_count()])], names=["archives", "frozen"]
+            )
 
     (told,) = {
-        (row.archives, row.frozen > 10_000) for row in by_workers(spark.range(4), held, "archives LONG, frozen LONG").collect()
+        (row.archives, row.frozen > 10_000)
+        for row in by_workers(spark.range(4), held, "archives LONG, frozen LONG").collect()
     }
     assert told == (0, True)
 
 
 def test_a_condition_of_hundreds_of_clusters_is_not_too_deep() -> None:
-    """DuckDB's form of it is parsed; a condition inside of another for each cluster ended in a RecursionError."""
+    """DuckDB's form of it is parsed; a condition inside of another for each cluster ended in a
+    RecursionError.
+    """
     names = [f"c{number}" for number in range(2_000)]
     which = asked.by_cluster({name: asked.above("n", number) for number, name in enumerate(names)})
     table = pa.table({"cluster": names, "n": pa.array(range(1, 2_001))})

@@ -43,7 +43,10 @@ def test_memory(monkeypatch: pytest.MonkeyPatch, megabytes: int, heap: str) -> N
 def test_packages_are_added_to_delta(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("KAFKA_AUDIT_PACKAGES", "org.apache.hadoop:hadoop-aws:3.4.2, a:b:1")
     monkeypatch.setattr(session, "jar_files", list)
-    assert session.settings()["spark.jars.packages"] == f"{session.DELTA},org.apache.hadoop:hadoop-aws:3.4.2,a:b:1"
+    assert (
+        session.settings()["spark.jars.packages"]
+        == f"{session.DELTA},org.apache.hadoop:hadoop-aws:3.4.2,a:b:1"
+    )
     monkeypatch.setattr(session, "jar_files", lambda: [Path("/delta.jar")])
     assert session.settings()["spark.jars.packages"] == "org.apache.hadoop:hadoop-aws:3.4.2,a:b:1"
     monkeypatch.delenv("KAFKA_AUDIT_PACKAGES")
@@ -75,7 +78,9 @@ def test_a_file_system_that_spark_may_have_is_left_to_it(tmp_path: Path) -> None
         file_systems.require_before_start(given, {name: "x"})
 
 
-def test_a_container_has_less_memory_than_its_machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_container_has_less_memory_than_its_machine(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     limit = tmp_path / "memory.max"
     monkeypatch.setattr(session, "CGROUP_LIMITS", (limit, tmp_path / "none"))
     whole = session.memory_mb()
@@ -91,7 +96,9 @@ MASTERS = {
     "MASTER": {"MASTER": "URL"},
     "--master": {"PYSPARK_SUBMIT_ARGS": "--driver-memory 2g --master URL pyspark-shell"},
     "--master=": {"PYSPARK_SUBMIT_ARGS": "--master=URL pyspark-shell"},
-    "--conf": {"PYSPARK_SUBMIT_ARGS": "--conf spark.ui.enabled=false --conf 'spark.master=URL' pyspark-shell"},
+    "--conf": {
+        "PYSPARK_SUBMIT_ARGS": "--conf spark.ui.enabled=false --conf 'spark.master=URL' pyspark-shell"
+    },
     "-c": {"PYSPARK_SUBMIT_ARGS": "-c spark.master=URL pyspark-shell"},
     "spark-defaults.conf": {"SPARK_CONF_DIR": "spark.ui.enabled false\n spark.master   URL\n"},
     "spark-defaults.conf with =": {"SPARK_CONF_DIR": "spark.master = URL"},
@@ -100,7 +107,9 @@ MASTERS = {
 
 
 def configure(monkeypatch: pytest.MonkeyPatch, folder: Path, environment: dict[str, str], url: str) -> None:
-    """Set variables, in which URL stands for a master or a remote; the text of a file for those that name its folder."""
+    """Set variables, in which URL stands for a master or a remote; the text of a file for those that name its
+    folder.
+    """
     for name, text in environment.items():
         value = text.replace("URL", url)
         if name in ("SPARK_CONF_DIR", "SPARK_HOME"):
@@ -135,7 +144,9 @@ REMOTES = {
 
 @pytest.mark.parametrize("url", ["sc://h:15002/;token=x=y", "local[2]"])
 @pytest.mark.parametrize("way", REMOTES)
-def test_a_remote_is_found_as_masters_are(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, way: str, url: str) -> None:
+def test_a_remote_is_found_as_masters_are(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, way: str, url: str
+) -> None:
     """A server elsewhere takes only what a session can set; one that this process starts takes all."""
     configure(monkeypatch, tmp_path, REMOTES[way], url)
     assert choice.chosen("auto", tmp_path, []) == "spark"
@@ -162,7 +173,9 @@ def test_a_remote_that_is_given_as_a_master(monkeypatch: pytest.MonkeyPatch) -> 
         ("--conf", "spark-defaults.conf", "one"),
     ],
 )
-def test_of_two_masters_one_wins(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, first: str, second: str, found: str) -> None:
+def test_of_two_masters_one_wins(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, first: str, second: str, found: str
+) -> None:
     configure(monkeypatch, tmp_path, MASTERS[second], "two")
     configure(monkeypatch, tmp_path, MASTERS[first], "one")
     assert session.settings()["spark.master"] == found
@@ -171,7 +184,10 @@ def test_of_two_masters_one_wins(monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 def test_a_master_and_a_remote_are_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("MASTER", "yarn")
     monkeypatch.setenv("SPARK_REMOTE", "sc://h")
-    with pytest.raises(UsageError, match="MASTER names the Spark master yarn, SPARK_REMOTE the remote sc://h; keep one of them"):
+    with pytest.raises(
+        UsageError,
+        match="MASTER names the Spark master yarn, SPARK_REMOTE the remote sc://h; keep one of them",
+    ):
         choice.chosen("auto", tmp_path, [])
     assert choice.chosen("local", tmp_path, []) == "local"
 
@@ -187,13 +203,17 @@ def test_a_master_and_a_remote_are_refused(monkeypatch: pytest.MonkeyPatch, tmp_
         {"MASTER": "", "SPARK_REMOTE": ""},
     ],
 )
-def test_what_names_no_master(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, environment: dict[str, str]) -> None:
+def test_what_names_no_master(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, environment: dict[str, str]
+) -> None:
     configure(monkeypatch, tmp_path, environment, "")
     assert choice.configured() is None
     assert session.settings()["spark.master"].startswith("local[")
 
 
-def test_under_spark_submit_master_memory_and_jars_are_the_submitters(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_under_spark_submit_master_memory_and_jars_are_the_submitters(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     monkeypatch.setenv("PYSPARK_GATEWAY_PORT", "1")
     monkeypatch.setenv("MASTER", "yarn")
     assert choice.chosen("auto", tmp_path, []) == "spark"
@@ -205,7 +225,13 @@ def printed(code: str, **environment: str) -> subprocess.CompletedProcess[str]:
     whole = f"import os, subprocess, sys\nfrom jobs.engine import session\n{code}"
     root, environment = Path(__file__).parents[2], os.environ | environment
     return subprocess.run(
-        [sys.executable, "-c", whole], cwd=root, env=environment, capture_output=True, text=True, timeout=60, check=False
+        [sys.executable, "-c", whole],
+        cwd=root,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
     )
 
 

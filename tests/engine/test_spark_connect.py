@@ -1,4 +1,6 @@
-"""A whole audit over Spark Connect: the same tables as without Spark, and nothing on the console but the audit's own lines."""
+"""A whole audit over Spark Connect: the same tables as without Spark, and nothing on the console but the
+audit's own lines.
+"""
 
 import os
 import subprocess
@@ -17,7 +19,10 @@ SAMPLE = ROOT / "sample_logs" / "4.3.0-kraft" / "reassign"
 
 @pytest.mark.spark
 def test_an_audit_over_spark_connect(tmp_path: Path) -> None:
-    """The server is one of its own. A second run finds nothing new; one that deletes and merges without delta-rs is in test_store.py."""
+    """The server is one of its own.
+
+    A second run finds nothing new; one that deletes and merges without delta-rs is in test_store.py.
+    """
     by_connect, local = tmp_path / "connect", tmp_path / "local"
     audit = ["audit", str(SAMPLE), "--tables"]
     environment = {name: value for name, value in os.environ.items() if name != "KAFKA_AUDIT_MASTER"}

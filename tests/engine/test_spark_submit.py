@@ -1,4 +1,6 @@
-"""The cluster command of the guide: a zip of the packages and jobs/nightly_audit.py, in local mode and on a standalone master."""
+"""The cluster command of the guide: a zip of the packages and jobs/nightly_audit.py, in local mode and on a
+standalone master.
+"""
 
 import json
 import os
@@ -70,13 +72,22 @@ def environment() -> dict[str, str]:
     }
 
 
-def submit(packages: Path, master: str, tables: Path, cwd: Path, *more: str, **given: Any) -> subprocess.CompletedProcess[str]:
+def submit(
+    packages: Path, master: str, tables: Path, cwd: Path, *more: str, **given: Any
+) -> subprocess.CompletedProcess[str]:
     line = command(packages, master, tables, *more, **given)
-    return subprocess.run(line, capture_output=True, text=True, env=environment(), cwd=cwd, timeout=900, check=False)
+    return subprocess.run(
+        line, capture_output=True, text=True, env=environment(), cwd=cwd, timeout=900, check=False
+    )
 
 
 def command(
-    packages: Path, master: str, tables: Path, *more: str, java: str = JAVA, audited: Sequence[str] = (str(SAMPLE),)
+    packages: Path,
+    master: str,
+    tables: Path,
+    *more: str,
+    java: str = JAVA,
+    audited: Sequence[str] = (str(SAMPLE),),
 ) -> list[str]:
     home = environment()["SPARK_HOME"]
     jars = ",".join(map(str, session.jar_files()))
@@ -89,11 +100,17 @@ def command(
 
 
 def output_of(done: subprocess.CompletedProcess[str]) -> str:
-    """Return what the driver's Python printed, which spark-submit passes to stdout, and the errors among Spark's lines."""
+    """Return what the driver's Python printed, which spark-submit passes to stdout, and the errors among
+    Spark's lines.
+    """
     errors = [
-        line for line in done.stderr.splitlines() if re.match(r"(?!\s+at |\S+ \S+ INFO).*(ERROR|Error\b|Exception\b)", line)
+        line
+        for line in done.stderr.splitlines()
+        if re.match(r"(?!\s+at |\S+ \S+ INFO).*(ERROR|Error\b|Exception\b)", line)
     ]
-    return f"exit code {done.returncode}\n{done.stdout[-3000:]}\n" + "\n".join(line[:500] for line in errors[:30])
+    return f"exit code {done.returncode}\n{done.stdout[-3000:]}\n" + "\n".join(
+        line[:500] for line in errors[:30]
+    )
 
 
 def partitions_of(done: subprocess.CompletedProcess[str], tables: Path) -> dict[str, int]:
@@ -117,11 +134,17 @@ def tasks_of_stages(folder: Path) -> list[int]:
     """Return the number of tasks of each completed stage."""
     (path,) = folder.iterdir()
     events = [json.loads(line) for line in path.read_text("utf-8").splitlines()]
-    return [one["Stage Info"]["Number of Tasks"] for one in events if one["Event"] == "SparkListenerStageCompleted"]
+    return [
+        one["Stage Info"]["Number of Tasks"]
+        for one in events
+        if one["Event"] == "SparkListenerStageCompleted"
+    ]
 
 
 def test_local_mode(packages, tmp_path):
-    """No stage of a small audit has more than MOST_TASKS, although Spark's default of shuffle partitions is 200."""
+    """No stage of a small audit has more than MOST_TASKS, although Spark's default of shuffle partitions is
+    200.
+    """
     done = submit(packages, "local[2]", tmp_path / "tables", tmp_path, *logged_to(tmp_path / "spark-events"))
     assert done.returncode == 0, output_of(done)
     assert max(tasks_of_stages(tmp_path / "spark-events"), default=0) <= MOST_TASKS
@@ -137,14 +160,23 @@ def test_sigterm_leaves_no_process(packages, tmp_path, target):
     mark = uuid.uuid4().hex
     line = command(packages, "local[2]", tmp_path / "tables")
     process = subprocess.Popen(
-        line, env=environment() | {MARK: mark}, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+        line,
+        env=environment() | {MARK: mark},
+        cwd=tmp_path,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
     )
     printed = []
     for printed_line in process.stdout:
         printed.append(printed_line)
         if "open tables: " in printed_line:
             break
-    (python,) = [number for number, text in left(mark).items() if "nightly_audit.py" in text and "java" not in text.split()[0]]
+    (python,) = [
+        number
+        for number, text in left(mark).items()
+        if "nightly_audit.py" in text and "java" not in text.split()[0]
+    ]
     os.kill(process.pid if target == "driver" else python, signal.SIGTERM)
     printed += process.communicate(timeout=60)[0].splitlines()
     assert process.returncode == 143
@@ -171,16 +203,40 @@ def test_standalone_master_with_two_workers(packages, tmp_path, monkeypatch):
     def start(*arguments: str) -> subprocess.Popen[bytes]:
         return subprocess.Popen([run, *arguments], env=environment(), stdout=log, stderr=log, cwd=tmp_path)
 
-    daemons = [start("org.apache.spark.deploy.master.Master", "--host", "127.0.0.1", "--port", str(port), "--webui-port", "0")]
+    daemons = [
+        start(
+            "org.apache.spark.deploy.master.Master",
+            "--host",
+            "127.0.0.1",
+            "--port",
+            str(port),
+            "--webui-port",
+            "0",
+        )
+    ]
     try:
-        worker = ("org.apache.spark.deploy.worker.Worker", "--host", "127.0.0.1", "--webui-port", "0", "-c", "1", "-m", "1g")
-        daemons += [start(*worker, "-d", str(tmp_path / f"work-{n}"), f"spark://127.0.0.1:{port}") for n in (1, 2)]
+        worker = (
+            "org.apache.spark.deploy.worker.Worker",
+            "--host",
+            "127.0.0.1",
+            "--webui-port",
+            "0",
+            "-c",
+            "1",
+            "-m",
+            "1g",
+        )
+        daemons += [
+            start(*worker, "-d", str(tmp_path / f"work-{n}"), f"spark://127.0.0.1:{port}") for n in (1, 2)
+        ]
         deadline = time.monotonic() + 90
         while (tmp_path / "cluster.log").read_text().count("Successfully registered with master") < 2:
             assert time.monotonic() < deadline, (tmp_path / "cluster.log").read_text()[-2000:]
             time.sleep(0.5)
         # so many events that workers fold them, with the packages of the zip
-        multiplied = Recording(SAMPLE.parents[1] / "3.9.1-default" / "controlled-shutdown", "invoices", "", "")
+        multiplied = Recording(
+            SAMPLE.parents[1] / "3.9.1-default" / "controlled-shutdown", "invoices", "", ""
+        )
         multiplied.write_night(tmp_path / "many", 0, range(TOPICS))
         both = configuration(tmp_path / "audit.toml", {"one": SAMPLE, "many": tmp_path / "many"})
         done = submit(
@@ -202,7 +258,9 @@ def test_standalone_master_with_two_workers(packages, tmp_path, monkeypatch):
         assert tasks
         assert max(tasks) <= MOST_TASKS, tasks
         local = tmp_path / "local"
-        assert main(["audit", "--config", str(both), "--tables", str(local), "--engine", "local", "--quiet"]) in (0, 1)
+        assert main(
+            ["audit", "--config", str(both), "--tables", str(local), "--engine", "local", "--quiet"]
+        ) in (0, 1)
         on_cluster, locally = tables_of(tmp_path / "tables"), tables_of(local)
         for table, rows in on_cluster.items():
             assert locally[table] == rows, table

@@ -1,4 +1,6 @@
-"""The tables, as deltalake and Spark read and write them: what came and went since a version, one commit for what is settled and what is not, what becomes of tables of another version."""
+"""The tables, as deltalake and Spark read and write them: what came and went since a version, one commit for
+what is settled and what is not, what becomes of tables of another version.
+"""
 
 from __future__ import annotations
 
@@ -45,14 +47,14 @@ from jobs.location import delta_rs_uri, local_folder, root_of
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-EVENT = (
-    "1 AS incarnation, 0 AS item, 'controller.log' AS file, 1L AS record_no, 'default' AS layout, false AS drifted, 'x' AS raw"
-)
+EVENT = "1 AS incarnation, 0 AS item, 'controller.log' AS file, 1L AS record_no, 'default' AS layout, false AS drifted, 'x' AS raw"
 COUNTED = "'c' AS cluster, 'kafka.log' AS logger"
 
 
 @pytest.fixture(params=["in a folder", "elsewhere"])
-def empty_tables(request: Any, spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Store]:
+def empty_tables(
+    request: Any, spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Callable[..., Store]:
     """Makes some empty tables, which are read and written by deltalake and Spark, or by Spark alone."""
     if request.param == "elsewhere":
         monkeypatch.setattr("jobs.engine.store.local_folder", lambda _: None)
@@ -90,7 +92,10 @@ def actions(tables: Store, table: str, kind: str, after: int = -1) -> list[dict[
 
 def engines_of(tables: Store, table: str) -> list[str]:
     """Who wrote each commit."""
-    return ["Spark" if "Spark" in one["engineInfo"] else "deltalake" for one in actions(tables, table, "commitInfo")]
+    return [
+        "Spark" if "Spark" in one["engineInfo"] else "deltalake"
+        for one in actions(tables, table, "commitInfo")
+    ]
 
 
 def settled_of_removed(tables: Store, table: str, after: int) -> set[str]:
@@ -128,7 +133,9 @@ def test_what_came_and_went_since_a_version(spark, empty_tables):
     def set_incarnations(numbers: dict[str, int]) -> None:
         values = [{"record_id": one, "item": 0, "incarnation": number} for one, number in numbers.items()]
         columns = ["record_id", "item", "incarnation"]
-        tables.set_matching("events", of_clusters(["c"]), tables.table_of("events", values).select(columns), columns[:2])
+        tables.set_matching(
+            "events", of_clusters(["c"]), tables.table_of("events", values).select(columns), columns[:2]
+        )
 
     set_incarnations({"2": 2, "4": 2})
     assert changed() == (["2", "4"], ["1", "2"], then + 3)
@@ -136,7 +143,11 @@ def test_what_came_and_went_since_a_version(spark, empty_tables):
     # in a folder of this machine Spark has appended a frame twice, and nothing else
     assert engines_of(tables, "events").count("Spark") == (2 if tables._delta_rs is not None else 6)
     assert changed() == (["2", "3", "4"], ["1", "2", "3"], then + 4)
-    assert {row["record_id"]: row["incarnation"] for row in stand(tables, "events")} == {"2": 2, "3": 3, "4": 2}
+    assert {row["record_id"]: row["incarnation"] for row in stand(tables, "events")} == {
+        "2": 2,
+        "3": 3,
+        "4": 2,
+    }
     # files that are gone, as VACUUM leaves it: it cannot be told any more
     for file in Path(tables.path("events")).rglob("*.parquet"):
         file.unlink()
@@ -146,16 +157,22 @@ def test_what_came_and_went_since_a_version(spark, empty_tables):
 @pytest.mark.spark
 def test_what_a_merge_has_written_is_looked_up_here(spark, tables):
     def found(table: str, condition: Any) -> list[dict[str, Any]]:
-        rows = tables._delta_rs.rows_where(table, ["record_id" if table == "events" else "step", "cluster"], condition)
+        rows = tables._delta_rs.rows_where(
+            table, ["record_id" if table == "events" else "step", "cluster"], condition
+        )
         return rows.to_pylist()
 
     tables.append("events", events(spark, "1", "2", "3"))
     keys = ["record_id", "item"]
-    numbers = tables.table_of("events", [{"record_id": "2", "item": 0, "incarnation": 2}]).select([*keys, "incarnation"])
+    numbers = tables.table_of("events", [{"record_id": "2", "item": 0, "incarnation": 2}]).select(
+        [*keys, "incarnation"]
+    )
     tables.set_matching("events", of_clusters(["c"]), numbers, keys)
     tables.append("events", events(spark, "4"))
     assert engines_of(tables, "events")[2] == "deltalake"
-    assert found("events", pc.field("record_id").isin(["2", "4", "5"])) == [{"record_id": n, "cluster": "c"} for n in "24"]
+    assert found("events", pc.field("record_id").isin(["2", "4", "5"])) == [
+        {"record_id": n, "cluster": "c"} for n in "24"
+    ]
     # a table that is partitioned
     names = "'c' AS cluster, 1 AS incarnation, 't' AS topic, 0 AS partition, false AS inferred"
     rows = " UNION ALL ".join(f"SELECT {names}, {step} AS step, {step < 3} AS settled" for step in (1, 2, 3))
@@ -173,7 +190,11 @@ def test_one_commit_appends_what_is_settled_and_replaces_the_rest(spark, empty_t
 
     def rows(*some: tuple[int, bool]) -> DataFrame:
         names = "'c' AS cluster, 1 AS incarnation, 't' AS topic, 0 AS partition, false AS inferred"
-        return spark.sql(" UNION ALL ".join(f"SELECT {names}, {step} AS step, {settled} AS settled" for step, settled in some))
+        return spark.sql(
+            " UNION ALL ".join(
+                f"SELECT {names}, {step} AS step, {settled} AS settled" for step, settled in some
+            )
+        )
 
     def held() -> list[tuple[int, bool]]:
         return sorted((row["step"], row["settled"]) for row in stand(tables, "partition_timeline"))
@@ -197,16 +218,22 @@ def test_few_rows_are_read_once_and_written_where_they_differ(spark, empty_table
     def rows(*some: tuple[str, int, bool]) -> DataFrame:
         names = "1 AS incarnation, 't' AS topic, 0 AS partition, false AS inferred"
         return spark.sql(
-            " UNION ALL ".join(f"SELECT '{c}' AS cluster, {names}, {step} AS step, {s} AS settled" for c, step, s in some)
+            " UNION ALL ".join(
+                f"SELECT '{c}' AS cluster, {names}, {step} AS step, {s} AS settled" for c, step, s in some
+            )
         )
 
     def steps(store: Store, *clusters: str) -> list[tuple[str, int]]:
-        return sorted((row["cluster"], row["step"]) for row in to_dicts(store.read("partition_timeline", clusters)))
+        return sorted(
+            (row["cluster"], row["step"]) for row in to_dicts(store.read("partition_timeline", clusters))
+        )
 
     def written(store: Store) -> int:
         version = store.version("partition_timeline")
         # what is held is what another one reads
-        assert steps(store, "c", "d") == sorted((row["cluster"], row["step"]) for row in stand(store, "partition_timeline"))
+        assert steps(store, "c", "d") == sorted(
+            (row["cluster"], row["step"]) for row in stand(store, "partition_timeline")
+        )
         return version
 
     tables.replace("partition_timeline", ["c", "d"], rows(("c", 1, True), ("c", 2, False), ("d", 1, False)))
@@ -238,7 +265,12 @@ def test_rows_that_are_read_while_others_go_are_those_that_stand(spark, tables):
     tables.replace("partition_timeline", ["c"], rows)
     store = Store(spark, tables.root)
     for gone in range(1, 7):
-        deleted = partial(store.delete_matching, "partition_timeline", ~above("incarnation", gone), pa.table({"topic": ["t"]}))
+        deleted = partial(
+            store.delete_matching,
+            "partition_timeline",
+            ~above("incarnation", gone),
+            pa.table({"topic": ["t"]}),
+        )
         run_concurrently(deleted, *(partial(store.rows_of, "partition_timeline", [one]) for one in "cd"))
         left = [row["incarnation"] for row in to_dicts(store.read("partition_timeline", ["c"]))]
         assert sorted(left) == list(range(gone + 1, 21))
@@ -246,7 +278,9 @@ def test_rows_that_are_read_while_others_go_are_those_that_stand(spark, tables):
 
 @pytest.mark.spark
 def test_tables_lie_in_any_folder(spark, tmp_path, monkeypatch):
-    odd = tmp_path.joinpath("with space", "a%20b", "tab\t", "it's", "a[1]", "{a,b}", "100%", "back`tick", "a*", "ü\u2028")
+    odd = tmp_path.joinpath(
+        "with space", "a%20b", "tab\t", "it's", "a[1]", "{a,b}", "100%", "back`tick", "a*", "ü\u2028"
+    )
     with these_tables(monkeypatch, "passed_over"):
         for number in (1, 2):
             store = Store(spark, odd)
@@ -286,7 +320,9 @@ def test_a_table_is_the_same_whoever_creates_it(spark, tmp_path, monkeypatch):
             made = {key: value for action in actions for key, value in action.items()}
             # delta-rs reads the version from the properties; Spark raises it by itself
             properties = {
-                key: value for key, value in made["metaData"]["configuration"].items() if key != "delta.minWriterVersion"
+                key: value
+                for key, value in made["metaData"]["configuration"].items()
+                if key != "delta.minWriterVersion"
             }
             columns = json.loads(made["metaData"]["schemaString"])
             about = [made["metaData"][name] for name in ("description", "partitionColumns")]
@@ -297,7 +333,9 @@ def test_a_table_is_the_same_whoever_creates_it(spark, tmp_path, monkeypatch):
     reopened.open()
     assert {name: reopened.version(name) for name in before} == before
     kinds = to_arrow_schema(to_dicts.table("events").schema)
-    assert [(one.name, one.type) for one in to_dicts.schema("events")] == [(one.name, one.type) for one in kinds]
+    assert [(one.name, one.type) for one in to_dicts.schema("events")] == [
+        (one.name, one.type) for one in kinds
+    ]
 
 
 def interval(cluster: str, step: int, settled: bool) -> dict[str, Any]:
@@ -310,14 +348,19 @@ def interval(cluster: str, step: int, settled: bool) -> dict[str, Any]:
 def test_a_small_table_is_written_in_the_place_of_what_a_condition_holds_for(spark, empty_tables):
     tables = empty_tables("cluster_facts", "partition_timeline")
 
-    def put(clusters: list[str], condition: Where, *rows: tuple[str, int, bool]) -> list[tuple[str, int, bool]]:
+    def put(
+        clusters: list[str], condition: Where, *rows: tuple[str, int, bool]
+    ) -> list[tuple[str, int, bool]]:
         schema = pa.schema([(name, pa.string()) for name in ("cluster", "topic")])
         for name in ("incarnation", "partition", "step"):
             schema = schema.append(pa.field(name, pa.int32()))
         for name in ("inferred", "settled"):
             schema = schema.append(pa.field(name, pa.bool_()))
         tables.replace_where(
-            "partition_timeline", clusters, condition, pa.Table.from_pylist([interval(*row) for row in rows], schema)
+            "partition_timeline",
+            clusters,
+            condition,
+            pa.Table.from_pylist([interval(*row) for row in rows], schema),
         )
         told = stand(tables, "partition_timeline")
         assert steps(told) == steps(to_dicts(tables.read("partition_timeline", ["a/../b", "ü" * 99])))
@@ -332,12 +375,20 @@ def test_a_small_table_is_written_in_the_place_of_what_a_condition_holds_for(spa
     assert put([one], UNSETTLED, (one, 3, True), (one, 4, False)) == [
         (one, 1, True), (one, 3, True), (one, 4, False), (other, 1, True), (other, 2, False)
     ]  # fmt: skip
-    assert put([one, other], UNSETTLED | of_clusters([one]), (one, 5, False)) == [(one, 5, False), (other, 1, True)]
-    assert put([other], is_null("step"), (other, 2, True)) == [(one, 5, False), (other, 1, True), (other, 2, True)]
+    assert put([one, other], UNSETTLED | of_clusters([one]), (one, 5, False)) == [
+        (one, 5, False),
+        (other, 1, True),
+    ]
+    assert put([other], is_null("step"), (other, 2, True)) == [
+        (one, 5, False),
+        (other, 1, True),
+        (other, 2, True),
+    ]
     assert put([one], EVERY) == [(other, 1, True), (other, 2, True)]
     # no name of a cluster is a part of a path
     names = [
-        str(path.relative_to(tables.path("partition_timeline"))) for path in Path(tables.path("partition_timeline")).rglob("*")
+        str(path.relative_to(tables.path("partition_timeline")))
+        for path in Path(tables.path("partition_timeline")).rglob("*")
     ]
     assert not [name for name in names if "cluster" in name or "ü" in name or ".." in name]
 
@@ -379,7 +430,8 @@ def test_rows_of_some_partitions_are_replaced_and_no_others(spark, empty_tables,
         )
 
     tables.append(
-        "partition_timeline", intervals("c t 0 1", "c t 0 2*", "c t 1 1", "c t 1 2*", "c u 1 1*", "d t 0 1", "d t 0 2*")
+        "partition_timeline",
+        intervals("c t 0 1", "c t 0 2*", "c t 1 1", "c t 1 2*", "c u 1 1*", "d t 0 1", "d t 0 2*"),
     )
     then = tables.version("partition_timeline")
 
@@ -388,16 +440,46 @@ def test_rows_of_some_partitions_are_replaced_and_no_others(spark, empty_tables,
         tables.replace_partitions("partition_timeline", *some, partitions, rows)
 
     replace(["c"], [], keys("c t 0", "c v 0"), intervals("c t 0 2", "c t 0 3*", "c v 0 1*"))
-    assert told() == ["c t 0 1", "c t 0 2", "c t 0 3*", "c t 1 1", "c t 1 2*", "c u 1 1*", "c v 0 1*", "d t 0 1", "d t 0 2*"]
+    assert told() == [
+        "c t 0 1",
+        "c t 0 2",
+        "c t 0 3*",
+        "c t 1 1",
+        "c t 1 2*",
+        "c u 1 1*",
+        "c v 0 1*",
+        "d t 0 1",
+        "d t 0 2*",
+    ]
     assert tables.version("partition_timeline") == then + 1
     # nothing that is settled was written again
     assert settled_of_removed(tables, "partition_timeline", then) == {"false"}
-    assert engines_of(tables, "partition_timeline")[-1] == ("Spark" if tables._delta_rs is None else "deltalake")
+    assert engines_of(tables, "partition_timeline")[-1] == (
+        "Spark" if tables._delta_rs is None else "deltalake"
+    )
     # rows may go, and no other cluster's do
     replace(["c"], [], keys("c v 0", "d t 0"), intervals())
-    assert told() == ["c t 0 1", "c t 0 2", "c t 0 3*", "c t 1 1", "c t 1 2*", "c u 1 1*", "d t 0 1", "d t 0 2*"]
+    assert told() == [
+        "c t 0 1",
+        "c t 0 2",
+        "c t 0 3*",
+        "c t 1 1",
+        "c t 1 2*",
+        "c u 1 1*",
+        "d t 0 1",
+        "d t 0 2*",
+    ]
     replace(["c", "d"], [], keys("c u 1", "d t 0"), intervals("c u 1 1", "d t 0 2*"))
-    assert told() == ["c t 0 1", "c t 0 2", "c t 0 3*", "c t 1 1", "c t 1 2*", "c u 1 1", "d t 0 1", "d t 0 2*"]
+    assert told() == [
+        "c t 0 1",
+        "c t 0 2",
+        "c t 0 3*",
+        "c t 1 1",
+        "c t 1 2*",
+        "c u 1 1",
+        "d t 0 1",
+        "d t 0 2*",
+    ]
     # of a cluster that is told anew nothing stays
     replace(["c"], ["d"], keys("c t 1"), intervals("c t 1 2", "d w 0 1*"))
     assert told() == ["c t 0 1", "c t 0 2", "c t 0 3*", "c t 1 1", "c t 1 2", "c u 1 1", "d w 0 1*"]
@@ -411,11 +493,19 @@ def test_rows_of_some_partitions_are_replaced_and_no_others(spark, empty_tables,
         return spark.sql(f"SELECT * FROM VALUES {values} AS t({columns})")
 
     tables.append("partition_states", states(("t", 0, "a"), ("t", 1, "b"), ("u", 0, "c")))
-    own = of_rows(spark, [{"cluster": "c", "topic": "t", "partition": 1}], "cluster STRING, topic STRING, partition INT")
+    own = of_rows(
+        spark, [{"cluster": "c", "topic": "t", "partition": 1}], "cluster STRING, topic STRING, partition INT"
+    )
     tables.replace_partitions("partition_states", ["c"], [], own, states(("t", 1, "d")))
     left = stand(tables, "partition_states")
-    assert sorted((row["topic"], row["partition"], row["state"]) for row in left) == [("t", 0, "a"), ("t", 1, "d"), ("u", 0, "c")]
-    found = tables.rows_that_have("partition_states", ["c"], "brokers", ["topic", "partition", "brokers"]).to_pylist()
+    assert sorted((row["topic"], row["partition"], row["state"]) for row in left) == [
+        ("t", 0, "a"),
+        ("t", 1, "d"),
+        ("u", 0, "c"),
+    ]
+    found = tables.rows_that_have(
+        "partition_states", ["c"], "brokers", ["topic", "partition", "brokers"]
+    ).to_pylist()
     assert sorted((row["topic"], row["partition"], row["brokers"]) for row in found) == [
         ("t", 0, [1]),
         ("t", 1, [1]),
@@ -432,7 +522,9 @@ def test_rows_of_some_partitions_are_replaced_and_no_others(spark, empty_tables,
 )
 def test_of_many_rows_those_that_are_asked_for_are_read(spark, empty_tables, monkeypatch, most_rows):
     monkeypatch.setenv(IN_PROCESS, str(most_rows))
-    told = [f"SELECT '{cluster}' AS cluster, '{n}' AS record_id, {EVENT}" for cluster in "cd" for n in (1, 2, 3)]
+    told = [
+        f"SELECT '{cluster}' AS cluster, '{n}' AS record_id, {EVENT}" for cluster in "cd" for n in (1, 2, 3)
+    ]
     written = empty_tables("events")
     written.append("events", spark.sql(" UNION ALL ".join(told)))
     tables = Store(spark, written.root)
@@ -456,7 +548,11 @@ def test_of_many_rows_those_that_are_asked_for_are_read(spark, empty_tables, mon
 @pytest.mark.spark
 def test_what_proves_something_is_found_however_old_it_is(spark, empty_tables, monkeypatch):
     tables = empty_tables("events")
-    at = {"1": "TIMESTAMP '2025-01-01 12:00:00'", "2": "TIMESTAMP '2026-03-01 12:00:00'", "3": "CAST(NULL AS TIMESTAMP)"}
+    at = {
+        "1": "TIMESTAMP '2025-01-01 12:00:00'",
+        "2": "TIMESTAMP '2026-03-01 12:00:00'",
+        "3": "CAST(NULL AS TIMESTAMP)",
+    }
     told = [f"SELECT 'c' AS cluster, '{n}' AS record_id, {ts} AS ts, {EVENT}" for n, ts in at.items()]
     tables.append("events", spark.sql(" UNION ALL ".join(told)))
     spans, rows_with = [], Store.rows_with
@@ -549,7 +645,8 @@ def test_whether_a_table_is_there_is_known_without_spark(spark, tmp_path):
 @pytest.mark.spark
 def test_few_of_many_rows_are_read_here(spark, tables, monkeypatch):
     rows = spark.createDataFrame(
-        [interval(cluster, 1, True) for cluster in "cde"], from_arrow_schema(tables.schema("partition_timeline"))
+        [interval(cluster, 1, True) for cluster in "cde"],
+        from_arrow_schema(tables.schema("partition_timeline")),
     )
     tables.append("partition_timeline", rows)
     columns = ["cluster", "topic", "step"]
@@ -583,12 +680,15 @@ def test_rows_that_have_grown_many_are_left_to_spark(spark, tmp_path, monkeypatc
         return of_rows(spark, [interval("c", step, step < 3) for step in some], columns)
 
     for given, settled in (((1, 2, 3), (1, 2)), ((3, 4, 5, 6), (1, 2)), ((7,), (1, 2)), ((), (1, 2))):
-        tables.replace_where("partition_timeline", ["c"], UNSETTLED, rows(*given) if given else rows(1).limit(0))
+        tables.replace_where(
+            "partition_timeline", ["c"], UNSETTLED, rows(*given) if given else rows(1).limit(0)
+        )
         assert steps() == sorted({*settled, *given})
 
 
 @pytest.mark.parametrize(
-    ("given", "rows"), [(None, IN_PROCESS_ROWS), ("0", 0), ("12", 12), ("many", None), ("-1", None), ("", None)]
+    ("given", "rows"),
+    [(None, IN_PROCESS_ROWS), ("0", 0), ("12", 12), ("many", None), ("-1", None), ("", None)],
 )
 def test_the_environment_limits_the_rows_in_process(given, rows, monkeypatch):
     monkeypatch.delenv(IN_PROCESS, raising=False) if given is None else monkeypatch.setenv(IN_PROCESS, given)
@@ -646,7 +746,9 @@ def test_what_deltalake_cannot_do_is_left_to_spark(spark, tmp_path, monkeypatch)
             raise PanicException("Invalid object store url")
 
         patched.setattr("jobs.engine.delta_rs.DeltaTable", panics)
-        assert sorted(row.cluster for row in Store(spark, tables.root).rows_of("cluster_facts", ["c", "d"]).collect()) == ["d"]
+        assert sorted(
+            row.cluster for row in Store(spark, tables.root).rows_of("cluster_facts", ["c", "d"]).collect()
+        ) == ["d"]
     # what deltalake does after a commit fails
     with monkeypatch.context() as patched:
         commit = DeltaTable.create_write_transaction
@@ -661,7 +763,9 @@ def test_what_deltalake_cannot_do_is_left_to_spark(spark, tmp_path, monkeypatch)
     tables.replace("cluster_facts", ["e"], rows.slice(0, 0))
     assert engines()[3:] == ["deltalake", "deltalake"]
     # deletion vectors, which not every reader knows
-    spark.sql(f"ALTER TABLE delta.`{tables.path('cluster_facts')}` SET TBLPROPERTIES ('delta.enableDeletionVectors' = 'true')")
+    spark.sql(
+        f"ALTER TABLE delta.`{tables.path('cluster_facts')}` SET TBLPROPERTIES ('delta.enableDeletionVectors' = 'true')"
+    )
     store = Store(spark, tables.root)
     store.append("cluster_facts", rows)
     assert sorted(row.cluster for row in store.rows_of("cluster_facts", ["c", "d"]).collect()) == ["c", "d"]
@@ -677,7 +781,9 @@ def test_a_table_that_compacts_itself_stays_of_few_files(spark, tmp_path):
     names = {"cluster": "c", "sink": "pager", "state": "firing", "occurrence": 1, "attempts": 1}
     tried_at = datetime(2026, 3, 1, 4, tzinfo=UTC)
     for number in range(60):
-        tables.append("alerts", pa.Table.from_pylist([{**names, "fingerprint": str(number), "tried_at": tried_at}]))
+        tables.append(
+            "alerts", pa.Table.from_pylist([{**names, "fingerprint": str(number), "tried_at": tried_at}])
+        )
     table = spark.read.format("delta").load(tables.path("alerts"))
     assert {row.fingerprint for row in table.collect()} == {str(number) for number in range(60)}
     assert table.count() == 60
@@ -703,11 +809,17 @@ def test_where_the_tables_are():
 def test_columns_that_are_not_given_are_null(spark, tables):
     given = {"first": "", "second": ", 'orders' AS topic", "third": ", array(1, 2) AS isr, 'orders' AS topic"}
     for record_id, more in given.items():
-        tables.append("events", spark.sql(f"SELECT 'c' AS cluster, '{record_id}' AS record_id, {EVENT}{more}"))
+        tables.append(
+            "events", spark.sql(f"SELECT 'c' AS cluster, '{record_id}' AS record_id, {EVENT}{more}")
+        )
     rows = tables.rows_of("events", ["c"])
     assert set(schemas.vocabulary()) <= set(rows.columns)
     told = {row.record_id: (row.topic, row.isr, row.leader) for row in rows.collect()}
-    assert told == {"first": (None, None, None), "second": ("orders", None, None), "third": ("orders", [1, 2], None)}
+    assert told == {
+        "first": (None, None, None),
+        "second": ("orders", None, None),
+        "third": ("orders", [1, 2], None),
+    }
 
 
 @pytest.mark.spark
@@ -723,7 +835,9 @@ def test_derived_tables_of_another_version_are_made_anew(spark, tables):
     assert opened().table("cluster_facts").count() == 1
     # of an earlier version
     shutil.rmtree(tables.path("reassignments"))
-    spark.sql("SELECT 'c' AS cluster, 'running' AS outcome").write.format("delta").save(tables.path("reassignments"))
+    spark.sql("SELECT 'c' AS cluster, 'running' AS outcome").write.format("delta").save(
+        tables.path("reassignments")
+    )
     store = opened()
     assert store.table("reassignments").columns == list(schemas.columns("reassignments"))
     assert store.table("reassignments").isEmpty()
@@ -741,8 +855,12 @@ def test_derived_tables_of_another_version_are_made_anew(spark, tables):
 @pytest.mark.spark
 def test_events_that_cannot_be_converted_are_not_added_to(spark, tables):
     shutil.rmtree(tables.path("events"))
-    spark.sql(f"SELECT 'c' AS cluster, 'a' AS record_id, {EVENT}").write.format("delta").save(tables.path("events"))
-    with pytest.raises(UsageError, match=r"Table events under .* has no .*event_type.*, and cannot be converted"):
+    spark.sql(f"SELECT 'c' AS cluster, 'a' AS record_id, {EVENT}").write.format("delta").save(
+        tables.path("events")
+    )
+    with pytest.raises(
+        UsageError, match=r"Table events under .* has no .*event_type.*, and cannot be converted"
+    ):
         Store(spark, tables.root).open()
     assert spark.read.format("delta").load(tables.path("events")).count() == 1
 

@@ -1,4 +1,6 @@
-"""Two runs over the same logs at the same time: no row of `events` is written twice, even where the lease on the tables fails."""
+"""Two runs over the same logs at the same time: no row of `events` is written twice, even where the lease on
+the tables fails.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,9 @@ pytestmark = pytest.mark.spark
 
 
 @pytest.fixture(params=["delta-rs", "Spark", "Spark's workers"])
-def opened(request: pytest.FixtureRequest, spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], Store]:
+def opened(
+    request: pytest.FixtureRequest, spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Callable[[], Store]:
     """Opens the same tables, as each run does, and what appends to them."""
     if request.param != "delta-rs":
         monkeypatch.setattr("jobs.engine.store.local_folder", lambda _: None)
@@ -94,21 +98,39 @@ def test_records_that_another_run_appends_meanwhile_are_not_appended_again(
     assert all(set(counts.values()) == {1} for counts in found.values())
     assert len(calls) == 3  # looked again once
     whole = events.events_of([str(LOGS)], "c")
-    assert found["events"].keys() == set(zip(whole["record_id"].to_pylist(), whole["item"].to_pylist(), strict=True))
+    assert found["events"].keys() == set(
+        zip(whole["record_id"].to_pylist(), whole["item"].to_pylist(), strict=True)
+    )
 
 
 def test_a_run_gives_up_where_others_append_endlessly(
     opened: Callable[[], Store], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store = opened()
-    row = pa.table({"cluster": ["other"], "record_id": ["a"], "item": [0], "incarnation": [1], "file": ["f"], "record_no": [1]})
+    row = pa.table(
+        {
+            "cluster": ["other"],
+            "record_id": ["a"],
+            "item": [0],
+            "incarnation": [1],
+            "file": ["f"],
+            "record_no": [1],
+        }
+    )
     row = row.append_column("drifted", pa.array([False]))
     row = row.cast(
-        pa.schema([(one.name, {"item": pa.int32(), "incarnation": pa.int32()}.get(one.name, one.type)) for one in row.schema])
+        pa.schema(
+            [
+                (one.name, {"item": pa.int32(), "incarnation": pa.int32()}.get(one.name, one.type))
+                for one in row.schema
+            ]
+        )
     )
     between(
         monkeypatch,
-        lambda _: write_deltalake(str(tmp_path / "tables" / "events"), row, mode="append", schema_mode="merge"),
+        lambda _: write_deltalake(
+            str(tmp_path / "tables" / "events"), row, mode="append", schema_mode="merge"
+        ),
         "events",
     )
     if store._delta_rs is None:
@@ -148,7 +170,11 @@ def contents(tables: Path) -> dict[str, list[str]]:
 
 @pytest.mark.parametrize("most_rows", [None, 200])
 def test_rows_that_were_doubled_are_removed_by_the_next_run(
-    audited: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], most_rows: int | None
+    audited: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    most_rows: int | None,
 ) -> None:
     tables = tmp_path / "tables"
     shutil.copytree(audited, tables)

@@ -1,4 +1,6 @@
-"""Tables of earlier and of later versions: looked at as a whole, then converted or refused; an interrupted conversion goes on."""
+"""Tables of earlier and of later versions: looked at as a whole, then converted or refused; an interrupted
+conversion goes on.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,8 @@ from parsers.rules import built_in
 ROOT = Path(__file__).parents[2]
 # tables that earlier commits wrote: of the logs of one broker each, in two clusters
 EARLIER = Path(__file__).parents[1] / "earlier_tables"
-# without `events.ends_file` and with timelines of other columns; without some columns and clustered; with the columns of version 1
+# without `events.ends_file` and with timelines of other columns; without some columns and clustered; with the
+# columns of version 1
 COMMITS = ("d173443", "7ab00f5", "45f30f0")
 LOGS = {"first": "2.8.2-default", "second": "3.3.2-default"}
 # of rows that a conversion need not give as a first run does
@@ -41,7 +44,11 @@ DERIVED = [one.name for one in schemas.statements("tables") if one.header.get("d
 def present(**others: Any) -> dict[str, Present]:
     """All tables as this version writes them, but for some."""
     found = {
-        one.name: Present(schemas.columns(one.name), upgrade.properties(one.name), tuple(schemas.partition_columns(one.name)))
+        one.name: Present(
+            schemas.columns(one.name),
+            upgrade.properties(one.name),
+            tuple(schemas.partition_columns(one.name)),
+        )
         for one in schemas.statements("tables")
     }
     return {name: one for name, one in (found | others).items() if one is not None}
@@ -61,16 +68,21 @@ def test_tables_of_this_version_are_left_as_they_are() -> None:
 def test_tables_of_a_later_version_are_refused_as_a_whole() -> None:
     later = Present(schemas.columns("alerts"), {VERSION: str(schemas.TABLES_VERSION + 1)})
     newest = schemas.TABLES_VERSION
-    complaint = (
-        rf"under DIR are of version {newest + 1} \(alerts\), this kafka-audit knows version {newest}\. Nothing was changed"
-    )
+    complaint = rf"under DIR are of version {newest + 1} \(alerts\), this kafka-audit knows version {newest}\. Nothing was changed"
     with pytest.raises(UsageError, match=complaint):
         decide(present(alerts=later, partition_timeline=without("partition_timeline", "settled")), "DIR")
 
 
 def test_what_is_derived_is_rebuilt_and_everything_else_kept() -> None:
-    plan = decide(present(reassignments=without("reassignments", "settled"), findings=without("findings", "silence")), "DIR")
-    assert (plan.rebuilds, plan.emptied, plan.added) == (True, ("reassignments",), {"findings": {"silence": "STRING"}})
+    plan = decide(
+        present(reassignments=without("reassignments", "settled"), findings=without("findings", "silence")),
+        "DIR",
+    )
+    assert (plan.rebuilds, plan.emptied, plan.added) == (
+        True,
+        ("reassignments",),
+        {"findings": {"silence": "STRING"}},
+    )
     assert set(plan.stamped) == {"reassignments", "findings"}
     assert not plan.reread
     assert "rebuilt from events" in " ".join(plan.sentences())
@@ -86,7 +98,9 @@ def test_what_is_derived_is_rebuilt_and_everything_else_kept() -> None:
 
 
 def test_an_interrupted_rebuilding_is_begun_again() -> None:
-    facts = Present(schemas.columns("cluster_facts"), upgrade.properties("cluster_facts") | {REBUILDING: "true"})
+    facts = Present(
+        schemas.columns("cluster_facts"), upgrade.properties("cluster_facts") | {REBUILDING: "true"}
+    )
     assert decide(present(cluster_facts=facts), "DIR").rebuilds
     # events are read again until they have the version of this one
     assert decide(present(cluster_facts=facts, events=without("events")), "DIR").reread == ("events",)
@@ -94,7 +108,10 @@ def test_an_interrupted_rebuilding_is_begun_again() -> None:
 
 def test_a_column_of_another_type_is_refused_before_anything_is_changed() -> None:
     kinds = schemas.columns("findings") | {"partition": "STRING"}
-    with pytest.raises(UsageError, match=r"Table findings under DIR has partition STRING instead of INT\. Nothing was changed"):
+    with pytest.raises(
+        UsageError,
+        match=r"Table findings under DIR has partition STRING instead of INT\. Nothing was changed",
+    ):
         decide(present(findings=Present(kinds, {}), reassignments=without("reassignments", "settled")), "DIR")
 
 
@@ -105,7 +122,9 @@ def test_events_of_this_version_without_a_column_are_read_again() -> None:
     assert (plan.reread, plan.rebuilds, plan.older) == (("events",), True, ())
 
 
-def test_the_local_engine_says_which_columns_are_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_local_engine_says_which_columns_are_missing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from jobs.engine.choice import OnlySpark
     from jobs.engine.local_store import LocalStore
 
@@ -126,7 +145,7 @@ def test_the_local_engine_says_which_columns_are_missing(tmp_path: Path, monkeyp
         schemas.columns.cache_clear()
 
 
-# -- tables of earlier commits ---------------------------------------------------------------------------------
+# -- tables of earlier commits -------------------------------------------------------------------------------
 
 
 def unpacked(commit: str, folder: Path) -> Path:
@@ -145,7 +164,11 @@ def audit(tables: Path, cluster: str) -> int:
 
 
 def files_of(folder: Path) -> dict[str, bytes]:
-    return {str(path.relative_to(folder)): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
+    return {
+        str(path.relative_to(folder)): path.read_bytes()
+        for path in sorted(folder.rglob("*"))
+        if path.is_file()
+    }
 
 
 def comparable(tables: Path, names: Iterable[str]) -> dict[str, list[str]]:
@@ -170,13 +193,19 @@ def first_run(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tables
 
 
-COMPARED = [name for name in [*DERIVED, "events"] if name not in ("coverage", "cluster_facts", "partition_states")]
+COMPARED = [
+    name for name in [*DERIVED, "events"] if name not in ("coverage", "cluster_facts", "partition_states")
+]
 
 
 @pytest.mark.spark
 @pytest.mark.parametrize("commit", COMMITS)
 def test_tables_of_an_earlier_version_become_those_of_a_first_run(
-    commit: str, first_run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    commit: str,
+    first_run: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.chdir(ROOT)
     tables = unpacked(commit, tmp_path / "tables")
@@ -246,7 +275,11 @@ def test_a_conversion_that_is_interrupted_goes_on(
 @pytest.mark.spark
 @pytest.mark.parametrize("commit", ["d173443", "45f30f0"])
 def test_what_is_refused_is_not_touched(
-    commit: str, spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    commit: str,
+    spark: Any,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.chdir(ROOT)
     tables = unpacked(commit, tmp_path / "tables")
@@ -260,7 +293,11 @@ def test_what_is_refused_is_not_touched(
     said = capsys.readouterr().err
     assert f"are of version {later} (audit_runs)" in said
     assert "Traceback" not in said
-    after = {name: content for name, content in files_of(tables).items() if not name.startswith(("_lock", "_lease"))}
+    after = {
+        name: content
+        for name, content in files_of(tables).items()
+        if not name.startswith(("_lock", "_lease"))
+    }
     assert after == before
 
 

@@ -26,7 +26,9 @@ from jobs.nightly_audit import main
 EXPECTED = Path(__file__).parents[1] / "accounting.jsonl"
 AT = "2026-11-20T10:09:03.001000000Z stdout"
 FAILED = LINE.replace("INFO", "ERROR") + "java.io.IOException: no\n\tat a.b.C(D.java:1)\n\nCaused by: x\n"
-FOREIGN = "2026-11-20 10:09:12,175 INFO [main] [server.py:172] [trace_id=0] - Recommendation service started\n"
+FOREIGN = (
+    "2026-11-20 10:09:12,175 INFO [main] [server.py:172] [trace_id=0] - Recommendation service started\n"
+)
 OTHER_LOGGER = "[2026-11-20 10:09:04,000] INFO Creating /brokers (kafka.zk.KafkaZkClient)\n[2026-11-20 10:09:04,000] INFO hello (com.example.App)\n"
 BARE = "[Broker id=3] Sending StopReplica request for 1 replicas to broker 1 (state.change.logger)\n"
 DESCRIBED = "Topic: a\tPartition: 0\tLeader: 1\tReplicas: 1,2\tIsr: 1,2\n"
@@ -40,7 +42,9 @@ FILES: dict[str, bytes] = {
     "06-bare.log": (BARE * 2 + "prose between records\nmore prose\n" + BARE).encode(),
     "07-utf-16.log": ("\ufeff" + LINE * 2).encode("utf-16-le"),
     "08-packed.log.gz": gzip.compress((LINE * 4).encode()),
-    "09-bundle.tar.gz": gzip.compress(tar({"broker-3/server.log": OTHER_LOGGER.encode(), "broker-3/notes.txt": b"notes\n"})),
+    "09-bundle.tar.gz": gzip.compress(
+        tar({"broker-3/server.log": OTHER_LOGGER.encode(), "broker-3/notes.txt": b"notes\n"})
+    ),
     "10-bundle.zip": zipped({"controller.log.gz": gzip.compress(LINE.encode())}),
     "11-cut-by-cri.log": f"{AT} P {LINE[:40]}\n{AT} F {LINE[40:]}{AT} F {LINE}".encode(),
     "12-long-line.log": (
@@ -72,7 +76,10 @@ def test_twenty_kinds_of_files(tmp_path: Path, expect: Expectation) -> None:
     rows = accounts(tmp_path)[1]
     expect(
         EXPECTED,
-        sorted(({name: value for name, value in row.items() if value is not None} for row in rows), key=lambda row: row["file"]),
+        sorted(
+            ({name: value for name, value in row.items() if value is not None} for row in rows),
+            key=lambda row: row["file"],
+        ),
     )
     notes = "\n".join(sentences(rows))
     assert notes.startswith(
@@ -101,7 +108,9 @@ LINES = [
 
 @given(st.lists(st.sampled_from(LINES), max_size=12), st.sampled_from(["", "no line end"]))
 @settings(max_examples=150)
-def test_the_sum_of_lines_is_exact(tmp_path_factory: pytest.TempPathFactory, lines: list[str], end: str) -> None:
+def test_the_sum_of_lines_is_exact(
+    tmp_path_factory: pytest.TempPathFactory, lines: list[str], end: str
+) -> None:
     """Whatever stands in a log: `rows` raises where the kinds of lines do not add up to those of the file."""
     folder = tmp_path_factory.mktemp("sum")
     text = LINE + "".join(lines) + end
@@ -130,10 +139,23 @@ def test_a_text_without_records_is_described(text: str, what: str) -> None:
 
 
 def test_a_given_path_without_logs_is_named(tmp_path: Path) -> None:
-    write(tmp_path, {"logs/a.log": LINE.encode(), "none/notes.txt": b"Dear diary,\n", "none/more.txt": b"x\n", "empty.log": b""})
+    write(
+        tmp_path,
+        {
+            "logs/a.log": LINE.encode(),
+            "none/notes.txt": b"Dear diary,\n",
+            "none/more.txt": b"x\n",
+            "empty.log": b"",
+        },
+    )
     given = [str(tmp_path / name) for name in ("logs", "none", "empty.log", "lo*", "*/notes.txt", "none/")]
     found = without_logs(given, ingest.find(Cluster("c", tuple(given))))
-    assert [text.partition(": nothing was read: ")[0] for text in found] == [given[1], given[2], given[4], given[5]]
+    assert [text.partition(": nothing was read: ")[0] for text in found] == [
+        given[1],
+        given[2],
+        given[4],
+        given[5],
+    ]
     assert found[1].endswith("it is empty")
     assert "it looks like a text: Dear diary," in found[2]
     assert "kafka-audit layout FILE" in found[2]
@@ -144,7 +166,9 @@ def test_logs_without_time_stamps_are_named(tmp_path: Path) -> None:
     files = ingest.find(ingest.Cluster("c", (str(tmp_path),)))
     counts = {0: Counter(lines=1, begun=1)}
     notes = accounting.sentences(accounting.rows(files, counts, "run"))
-    assert "1 log without time stamps: records keep the order of the file, and durations are not known." in notes
+    assert (
+        "1 log without time stamps: records keep the order of the file, and durations are not known." in notes
+    )
 
 
 @pytest.mark.parametrize(
@@ -174,7 +198,9 @@ def test_a_given_path_with_a_log_is_not_named(
 
 
 @pytest.mark.spark
-def test_a_given_path_without_logs_ends_with_code_3(spark: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_given_path_without_logs_ends_with_code_3(
+    spark: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     write(tmp_path, {"controller.log": (LINE * 2 + FAILED).encode(), "notes.txt": b"Dear diary,\n"})
     logs = [str(tmp_path / "controller.log"), str(tmp_path / "notes.txt")]
     arguments = ["audit", *logs, "--tables", str(tmp_path / "tables"), "--cluster", "c"]

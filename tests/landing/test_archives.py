@@ -59,7 +59,10 @@ def small_window(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("codec", PACK)
 def test_each_codec_is_read_under_any_file_name(tmp_path: Path, codec: str) -> None:
     text = b"".join(LINE.replace("001", f"{n:03d}").encode() for n in range(900))
-    for name, content in (("a.log.1", PACK[codec](text)), (f"b.log.{codec}", PACK[codec](text[:500]) + PACK[codec](text[500:]))):
+    for name, content in (
+        ("a.log.1", PACK[codec](text)),
+        (f"b.log.{codec}", PACK[codec](text[:500]) + PACK[codec](text[500:])),
+    ):
         path = tmp_path / name
         path.write_bytes(content)
         with open_text(path, (codec,)) as stream:
@@ -74,7 +77,10 @@ def test_each_codec_is_read_under_any_file_name(tmp_path: Path, codec: str) -> N
 def test_a_truncated_or_damaged_file_is_named(tmp_path: Path, codec: str) -> None:
     whole = PACK[codec](b"".join(f"{n * 7919 % 100_003} {LINE}".encode() for n in range(5000)))
     path = tmp_path / "a"
-    for content, why in ((whole[: len(whole) // 2], "truncated"), (whole[:2000] + b"\xff" * 99 + whole[2099:], codec)):
+    for content, why in (
+        (whole[: len(whole) // 2], "truncated"),
+        (whole[:2000] + b"\xff" * 99 + whole[2099:], codec),
+    ):
         path.write_bytes(content)
         with pytest.raises(DamagedError, match=why), open_text(path, (codec,)) as stream:
             stream.read()
@@ -83,8 +89,12 @@ def test_a_truncated_or_damaged_file_is_named(tmp_path: Path, codec: str) -> Non
 @pytest.mark.usefixtures("small_window")
 @pytest.mark.parametrize("kind", ENDLESS)
 @pytest.mark.parametrize("codec", BOMBS)
-def test_an_archive_that_repeats_itself_is_named_and_the_others_are_read(tmp_path: Path, codec: str, kind: str) -> None:
-    (tmp_path / f"state-change.log.{codec}").write_bytes(PACK[codec](LINE.encode() + ENDLESS[kind](50_000_000)))
+def test_an_archive_that_repeats_itself_is_named_and_the_others_are_read(
+    tmp_path: Path, codec: str, kind: str
+) -> None:
+    (tmp_path / f"state-change.log.{codec}").write_bytes(
+        PACK[codec](LINE.encode() + ENDLESS[kind](50_000_000))
+    )
     (tmp_path / "controller.log").write_text(LINE)
     kinds = {file.path.name: (file.kind, file.why) for file in find(Cluster("c", (str(tmp_path),)))}
     assert kinds["controller.log"] == ("log", "")
@@ -107,9 +117,12 @@ def test_a_bomb_costs_no_more_than_two_windows(tmp_path: Path) -> None:
 @pytest.mark.usefixtures("small_window")
 def test_a_log_that_packs_well_is_read(tmp_path: Path) -> None:
     """An exception that is logged every millisecond: xz stores little but the time stamps."""
-    trace = "java.io.IOException: Broken pipe\n" + "".join(f"\tat a.b.C.d{n}(C.java:{n})\n" for n in range(200))
+    trace = "java.io.IOException: Broken pipe\n" + "".join(
+        f"\tat a.b.C.d{n}(C.java:{n})\n" for n in range(200)
+    )
     lines = (
-        f"[2026-11-20 10:{n // 60000 % 60:02d}:{n // 1000 % 60:02d},{n % 1000:03d}] ERROR oops (a.b.C)\n" for n in range(5000)
+        f"[2026-11-20 10:{n // 60000 % 60:02d}:{n // 1000 % 60:02d},{n % 1000:03d}] ERROR oops (a.b.C)\n"
+        for n in range(5000)
     )
     text = b"".join((line + trace).encode() for line in lines)
     packed = lzma.compress(text)
@@ -128,7 +141,14 @@ def test_limits_are_those_of_the_configuration(tmp_path: Path, capsys: pytest.Ca
     ):
         stream.read()
     (tmp_path / "audit.toml").write_text("[limits]\nratios = 5\n")
-    given = ["audit", str(tmp_path), "--tables", str(tmp_path / "tables"), "--config", str(tmp_path / "audit.toml")]
+    given = [
+        "audit",
+        str(tmp_path),
+        "--tables",
+        str(tmp_path / "tables"),
+        "--config",
+        str(tmp_path / "audit.toml"),
+    ]
     assert main(given) == errors.USAGE
     assert "limits: unknown key 'ratios'; did you mean 'ratio'?" in capsys.readouterr().err
 
@@ -136,10 +156,14 @@ def test_limits_are_those_of_the_configuration(tmp_path: Path, capsys: pytest.Ca
 @pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
 @pytest.mark.parametrize("codec", ["", "gz"])
 def test_a_line_that_is_too_long_is_cut_and_kept(tmp_path: Path, codec: str, end: str) -> None:
-    """Its beginning and its end stay, so that its logger is known, and it is neither drift nor another record."""
+    """Its beginning and its end stay, so that its logger is known, and it is neither drift nor another
+    record.
+    """
     prefix = "[2026-11-20 10:09:04,000] TRACE [Controller id=1] All leaders = "
     long = prefix + "é, " * 1_000_000 + " (kafka.controller.KafkaController)"
-    text = end.join([LINE.rstrip(), long, "\tat a.b.C(D.java:1)", LINE.rstrip().replace("03,001", "05,000"), ""]).encode()
+    text = end.join(
+        [LINE.rstrip(), long, "\tat a.b.C(D.java:1)", LINE.rstrip().replace("03,001", "05,000"), ""]
+    ).encode()
     path = tmp_path / "controller.log"
     path.write_bytes(PACK[codec](text) if codec else text)
     rows = sorted(events.events_of([str(path)]).to_pylist(), key=lambda row: row["record_no"])
@@ -149,7 +173,9 @@ def test_a_line_that_is_too_long_is_cut_and_kept(tmp_path: Path, codec: str, end
     assert (cut["logger"], cut["drifted"]) == ("kafka.controller.KafkaController", False)
     assert cut["raw"].endswith("é,  (kafka.controller.KafkaController)\n\tat a.b.C(D.java:1)")
     assert len(cut["raw"]) < 1_000_100
-    assert cut["cut_bytes"] == len(long.encode()) - len(cut["raw"].encode()) + len(" .. cut .. \n\tat a.b.C(D.java:1)")
+    assert cut["cut_bytes"] == len(long.encode()) - len(cut["raw"].encode()) + len(
+        " .. cut .. \n\tat a.b.C(D.java:1)"
+    )
     assert [row["cut_bytes"] for row in (rows[0], rows[2])] == [None, None]
 
 
@@ -164,13 +190,17 @@ def test_a_line_of_just_one_megabyte_is_whole(tmp_path: Path, beyond: int) -> No
     assert rows[1]["cut_bytes"] == (None if beyond <= 0 else 1)
 
 
-def test_a_record_does_not_depend_on_how_its_long_line_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_record_does_not_depend_on_how_its_long_line_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """In whatever pieces it comes, plain, packed, or in pieces of a container runtime."""
     body = "".join(f"orders-{n} -> 1, " for n in range(150_000))
     long = f"[2026-11-20 10:09:04,000] TRACE [Controller id=1] All leaders = {body} (kafka.controller.KafkaController)"
     pieces = [long[at : at + 16_000] for at in range(0, len(long), 16_000)]
     flags = "P" * (len(pieces) - 1) + "F"
-    wrapped = "".join(f"2026-11-20T10:09:04Z stdout {flag} {piece}\n" for flag, piece in zip(flags, pieces, strict=True))
+    wrapped = "".join(
+        f"2026-11-20T10:09:04Z stdout {flag} {piece}\n" for flag, piece in zip(flags, pieces, strict=True)
+    )
     (tmp_path / "plain.log").write_text(LINE + long + "\n")
     (tmp_path / "packed.log").write_bytes(gzip.compress((LINE + long + "\n").encode()))
     (tmp_path / "cri.log").write_text(wrapped)
@@ -192,9 +222,7 @@ def test_no_value_is_read_across_a_cut(tmp_path: Path) -> None:
         f"orders-{n} -> (Leader:2,ISR:2,LeaderRecoveryState:RECOVERED,LeaderEpoch:{n},ZkVersion:3,ControllerEpoch:1)"
         for n in range(20_000)
     ]
-    line = (
-        f"[2026-11-20 10:09:13,000] TRACE [Controller id=3] All leaders = {','.join(each)} (kafka.controller.KafkaController)\n"
-    )
+    line = f"[2026-11-20 10:09:13,000] TRACE [Controller id=3] All leaders = {','.join(each)} (kafka.controller.KafkaController)\n"
     (tmp_path / "controller.log").write_text(line)
     rows = events.events_of([str(tmp_path)]).to_pylist()
     assert {row["cut_bytes"] for row in rows} == {rows[0]["cut_bytes"]}

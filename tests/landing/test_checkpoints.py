@@ -1,4 +1,6 @@
-"""Output of Kafka's tools as checkpoints: every form, what is none of them, and what the timelines of recordings make of real ones."""
+"""Output of Kafka's tools as checkpoints: every form, what is none of them, and what the timelines of
+recordings make of real ones.
+"""
 
 from __future__ import annotations
 
@@ -150,7 +152,15 @@ def test_every_form(form):
 
 
 @pytest.mark.parametrize(
-    "text", ["", "hello\n", "{}", "[2026-11-20 10:00:00,000] INFO Topic: orders (x)\n", "\0" * 1000, "Topic: a" + "b" * 2_000_000]
+    "text",
+    [
+        "",
+        "hello\n",
+        "{}",
+        "[2026-11-20 10:00:00,000] INFO Topic: orders (x)\n",
+        "\0" * 1000,
+        "Topic: a" + "b" * 2_000_000,
+    ],
 )
 def test_a_text_of_no_tool_is_refused(text):
     with pytest.raises(checkpoints.CheckpointError, match="is no output of"):
@@ -186,9 +196,7 @@ def test_blanks_of_a_terminal_are_tabs():
     assert "\tLeader: 12\t" in tabs
     assert checkpoints.read(TERMINAL) == checkpoints.read(tabs)
     # several outputs after one another, and rows that have lost the end of their line
-    twice = (
-        f"$ kafka-topics --describe\n{TERMINAL}$ kafka-topics --describe --topic other\n{TERMINAL.replace('billing', 'other')}"
-    )
+    twice = f"$ kafka-topics --describe\n{TERMINAL}$ kafka-topics --describe --topic other\n{TERMINAL.replace('billing', 'other')}"
     assert [one.topic for one in checkpoints.parse(twice)] == ["billing"] * 3 + ["other"] * 3
     assert [one.partition for one in checkpoints.parse(TERMINAL.replace("\n", " "))] == [0, 1, 2]
 
@@ -221,14 +229,20 @@ def test_a_line_that_looks_like_a_partition_is_named(line):
 @pytest.mark.parametrize(
     ("text", "tool"),
     [
-        ("b1:9092 (id: 1 rack: null isFenced: false) -> (\n\tProduce(0): 0 to 9 [usable: 9],\n)\n", "kafka-broker-api-versions"),
+        (
+            "b1:9092 (id: 1 rack: null isFenced: false) -> (\n\tProduce(0): 0 to 9 [usable: 9],\n)\n",
+            "kafka-broker-api-versions",
+        ),
         ("b1:9092 (id: 1 rack: a) -> (\n\tProduce(0): 0 to 9 [usable: 9]\n)\n", "kafka-broker-api-versions"),
         (
             "Status of partition reassignment:\nReassignment of partition orders-0 is completed.\n",
             "kafka-reassign-partitions --verify",
         ),
         ("No partition reassignments found.\n", "kafka-reassign-partitions --list"),
-        ("Dumping /data/orders-0/00000000000000000000.log\nLog starting offset: 0\n", "kafka-dump-log, of no metadata log"),
+        (
+            "Dumping /data/orders-0/00000000000000000000.log\nLog starting offset: 0\n",
+            "kafka-dump-log, of no metadata log",
+        ),
         ("Connecting to localhost:2181\n\nWATCHER::\n[1, 2, 3]\n", "zookeeper-shell"),
     ],
 )
@@ -242,25 +256,40 @@ def test_outputs_without_a_partition_are_recognised(text, tool):
 def test_unread_lines_are_reported(tmp_path, capsys):
     folder = tmp_path / "broker-1"
     folder.mkdir()
-    (folder / "server.log").write_text("[2026-11-20 10:00:00,000] INFO [KafkaServer id=1] started (kafka.server.KafkaServer)\n")
+    (folder / "server.log").write_text(
+        "[2026-11-20 10:00:00,000] INFO [KafkaServer id=1] started (kafka.server.KafkaServer)\n"
+    )
     (folder / "describe.txt").write_text(TERMINAL)
-    (folder / "cut-20261120T100000Z.txt").write_text("Topic: orders  Partition: 0  Leader: 1  Replicas: 1,2,\n")
+    (folder / "cut-20261120T100000Z.txt").write_text(
+        "Topic: orders  Partition: 0  Leader: 1  Replicas: 1,2,\n"
+    )
     (folder / "versions.txt").write_text("b1:9092 (id: 1 rack: null) -> (\n)\n")
     files = list(ingest.find(Cluster("c", (str(tmp_path),))))
     assert sorted(file.kind for file in files) == ["checkpoint", "checkpoint", "checkpoint", "log"]
     tool_outputs.among(files)
     said = capsys.readouterr().err
     assert "1 output of tools without a time" in said
-    assert "cut-20261120T100000Z.txt, line 1: it looks like a partition and cannot be read: Topic: orders" in said
+    assert (
+        "cut-20261120T100000Z.txt, line 1: it looks like a partition and cannot be read: Topic: orders"
+        in said
+    )
     assert "versions.txt is output of kafka-broker-api-versions, and lists no partition" in said
 
 
 def test_a_topic_without_partitions_is_a_checkpoint_of_none():
-    assert checkpoints.parse("Topic:audit\tPartitionCount:2\tReplicationFactor:3\tConfigs:\tMarkedForDeletion:true\n") == []
+    assert (
+        checkpoints.parse(
+            "Topic:audit\tPartitionCount:2\tReplicationFactor:3\tConfigs:\tMarkedForDeletion:true\n"
+        )
+        == []
+    )
 
 
 def interval(begin: float, end: float | None, **values):
-    moments = {"valid_from": T0 + timedelta(seconds=begin), "valid_to": None if end is None else T0 + timedelta(seconds=end)}
+    moments = {
+        "valid_from": T0 + timedelta(seconds=begin),
+        "valid_to": None if end is None else T0 + timedelta(seconds=end),
+    }
     row = {
         "topic": "orders", "partition": 0, "leader": 1, "isr": [1, 2], "replicas": [1, 2], "adding_replicas": [], "removing_replicas": [],
         "leader_epoch": 3, "partition_epoch": 5, "state": "OnlinePartition",
@@ -288,9 +317,17 @@ def test_a_quorum_is_compared_with_the_terms_of_controllers():
     at = T0 + timedelta(seconds=100)
 
     def term(epoch: int, node: int, begun: float | None) -> checkpoints.Term:
-        return checkpoints.Term(epoch, node, None if begun is None else T0 + timedelta(seconds=begun), f"{epoch}")
+        return checkpoints.Term(
+            epoch, node, None if begun is None else T0 + timedelta(seconds=begun), f"{epoch}"
+        )
 
-    agrees = [[], [term(2, 3002, 5)], [term(1, 3001, 5)], [term(2, 3002, 5), term(3, 3001, 97)], [term(3, 3001, None)]]
+    agrees = [
+        [],
+        [term(2, 3002, 5)],
+        [term(1, 3001, 5)],
+        [term(2, 3002, 5), term(3, 3001, 97)],
+        [term(3, 3001, None)],
+    ]
     assert [checkpoints.compare_quorum(checkpoint, terms, at) for terms in agrees] == [None] * 5
     other, later = term(2, 3001, 5), term(3, 3002, 50)
     assert checkpoints.compare_quorum(checkpoint, [other], at) == (("leader",), other)
@@ -369,28 +406,45 @@ def outputs(recording: Path) -> list[tuple[Path, datetime, datetime]]:
             described.append((step.get("file"), *span))
         elif step.get("action") == "reassign --execute":
             moved.append((f"{Path(step['file']).stem}-execute.txt", *span))
-        elif step.get("step") == "tool" and "ReassignPartitionsCommand" in main and {"--generate", "--execute"} & set(args):
+        elif (
+            step.get("step") == "tool"
+            and "ReassignPartitionsCommand" in main
+            and {"--generate", "--execute"} & set(args)
+        ):
             moved.append((None, *span))
-    files = sorted(recording.glob("*-*"), key=lambda path: [int(part) for part in re.findall(r"\d+", path.name)[:1]])
+    files = sorted(
+        recording.glob("*-*"), key=lambda path: [int(part) for part in re.findall(r"\d+", path.name)[:1]]
+    )
     outputs = [
         *_of(recording, described, [file for file in files if re.fullmatch(r"describe-.*\.txt", file.name)]),
-        *_of(recording, moved, [file for file in files if re.fullmatch(r"reassign-\d+-.*(generate|execute)\.out", file.name)]),
+        *_of(
+            recording,
+            moved,
+            [file for file in files if re.fullmatch(r"reassign-\d+-.*(generate|execute)\.out", file.name)],
+        ),
     ]
-    return [one for one in outputs if "existing assignment running" not in one[0].read_text()]  # refused up to 2.5
+    return [
+        one for one in outputs if "existing assignment running" not in one[0].read_text()
+    ]  # refused up to 2.5
 
 
 def _of(recording: Path, runs: list, files: list[Path]) -> list[tuple[Path, datetime, datetime]]:
     """The files that the runs name, or else one after the other, where there are as many."""
     if any(name for name, _, _ in runs):
         return [(recording / name, begin, end) for name, begin, end in runs if (recording / name).is_file()]
-    return [(file, begin, end) for file, (_, begin, end) in zip(files, runs, strict=True)] if len(files) == len(runs) else []
+    return (
+        [(file, begin, end) for file, (_, begin, end) in zip(files, runs, strict=True)]
+        if len(files) == len(runs)
+        else []
+    )
 
 
 # partitions of which tool and timelines differ, by output, each checked against the truth of its recording
 DIFFER = {
     # the logs are late: a topic that waits for its deletion lost its leader 22 s before a line says so
     "0.11.0.3-default/delete-topic-dead-broker/describe-03-deletion-stuck.txt": {("audit", 0)},
-    # the tool mixes two answers: old replicas beside the adding and removing ones of a reassignment that had just begun
+    # the tool mixes two answers: old replicas beside the adding and removing ones of a reassignment that had
+    # just begun
     "4.0.0-default/controller-failover/describe-03-reassigning.txt": {("orders", 0), ("orders", 1)},
     # the tool asked a broker that was nine seconds behind: the ISR had grown twice since
     "2.5.1-default/controller-failover/describe-11-end.txt": {("ledger", 0)},
@@ -398,14 +452,19 @@ DIFFER = {
 
 
 @pytest.mark.shared
-@pytest.mark.parametrize("recording", [r for r in recordings() if r.name != "cluster-wipe"], ids=lambda r: "/".join(r.parts[-3:]))
+@pytest.mark.parametrize(
+    "recording", [r for r in recordings() if r.name != "cluster-wipe"], ids=lambda r: "/".join(r.parts[-3:])
+)
 def test_outputs_of_recordings_agree(recording: Path) -> None:
     rows = [row for some in rows_of(recording).values() for row in some]
     for file, begin, end in outputs(recording):
         partitions = checkpoints.parse(file.read_text())
         moments = [begin + (end - begin) * number / 8 for number in range(9)]
         at_each = [
-            {(d.checkpoint.topic, d.checkpoint.partition): d.columns for d in checkpoints.compare(partitions, rows, at)}
+            {
+                (d.checkpoint.topic, d.checkpoint.partition): d.columns
+                for d in checkpoints.compare(partitions, rows, at)
+            }
             for at in moments
         ]
         # a tool asks partition by partition: each agrees at some moment of its run
@@ -414,14 +473,19 @@ def test_outputs_of_recordings_agree(recording: Path) -> None:
         assert always == known, (file.name, {key: at_each[-1][key] for key in always})
 
 
-# their lines have the time of another zone, hours after the outputs: what is older than the logs begins nothing
+# their lines have the time of another zone, hours after the outputs: what is older than the logs begins
+# nothing
 ELSEWHERE = {"kraft/3.7.2-default/reassign", "kraft/4.0.0-default/controller-failover"}
 
 
 @pytest.mark.shared
-@pytest.mark.parametrize("recording", [r for r in recordings() if r.name != "cluster-wipe"], ids=lambda r: "/".join(r.parts[-3:]))
+@pytest.mark.parametrize(
+    "recording", [r for r in recordings() if r.name != "cluster-wipe"], ids=lambda r: "/".join(r.parts[-3:])
+)
 def test_timelines_begin_at_outputs_of_recordings(recording: Path) -> None:
-    """The logs are silent about every partition until a tool was asked: each row that begins there is true, the others stay as they are."""
+    """The logs are silent about every partition until a tool was asked: each row that begins there is true,
+    the others stay as they are.
+    """
     events = recorded(recording)
     begun = 0
     for file, _, end in outputs(recording):
@@ -453,8 +517,12 @@ def plain(row: dict) -> dict:
 
 
 def test_data_that_names_the_path_of_a_partition_is_no_output() -> None:
-    """A file of another program may name the znode of a partition; only a line that ends with it is a command of zookeeper-shell."""
+    """A file of another program may name the znode of a partition; only a line that ends with it is a command
+    of zookeeper-shell.
+    """
     path = "/brokers/topics/orders/partitions/3/state"
-    assert not checkpoints.is_like_output(f'{{"op": "setData", "path": "{path}", "value": {{"leader": 1}}}}\n')
+    assert not checkpoints.is_like_output(
+        f'{{"op": "setData", "path": "{path}", "value": {{"leader": 1}}}}\n'
+    )
     assert not checkpoints.is_like_output(f"watching {path} for changes\n")
     assert checkpoints.is_like_output(f"get -s {path}\n<html>\n")

@@ -1,4 +1,6 @@
-"""Logs in archives, in several layers, from standard input: the same events as the plain files, and nothing is ever written."""
+"""Logs in archives, in several layers, from standard input: the same events as the plain files, and nothing
+is ever written.
+"""
 
 from __future__ import annotations
 
@@ -50,7 +52,10 @@ def zipped(files: Files) -> bytes:
 
 
 def seven_zipped(
-    files: Files, filters: list[dict[str, int]] | None = None, password: str | None = None, encoded: bool = True
+    files: Files,
+    filters: list[dict[str, int]] | None = None,
+    password: str | None = None,
+    encoded: bool = True,
 ) -> bytes:
     content = io.BytesIO()
     with py7zr.SevenZipFile(content, "w", filters=filters, password=password) as archive:
@@ -61,7 +66,9 @@ def seven_zipped(
 
 
 def with_header(content: bytes, change: Callable[[bytes], bytes]) -> bytes:
-    """The .7z with another list of files, which is not packed; its checksums are right. 7zFormat.txt, SignatureHeader."""
+    """The .7z with another list of files, which is not packed; its checksums are right. 7zFormat.txt,
+    SignatureHeader.
+    """
     _, at, size, _ = struct.unpack("<IQQI", content[8:32])
     header = change(content[32 + at : 32 + at + size])
     start = struct.pack("<QQI", at, len(header), zlib.crc32(header))
@@ -77,7 +84,10 @@ CONTAINERS: dict[str, Callable[[Files], Files]] = {
     **{codec: lambda files, codec=codec: each(PACK[codec], files, codec) for codec in PACK},
     "tar": lambda files: {"b.tar": tar(files)},
     "tgz": lambda files: {"b.tgz": gzip.compress(tar(files))},
-    **{f"tar.{codec}": lambda files, codec=codec: {f"b.tar.{codec}": PACK[codec](tar(files))} for codec in PACK},
+    **{
+        f"tar.{codec}": lambda files, codec=codec: {f"b.tar.{codec}": PACK[codec](tar(files))}
+        for codec in PACK
+    },
     "zip": lambda files: {"b.zip": zipped(files)},
     "7z": lambda files: {"b.7z": seven_zipped(files)},
     **{
@@ -101,16 +111,24 @@ CONTAINERS: dict[str, Callable[[Files], Files]] = {
     "tar.gz in zip": lambda files: {"b.zip": zipped({"inner.tar.gz": gzip.compress(tar(files))})},
     "zip in tar.gz": lambda files: {"b.tar.gz": gzip.compress(tar({"inner.zip": zipped(files)}))},
     "gz in zip in tar": lambda files: {"b.tar": tar({"i.zip": zipped(each(gzip.compress, files, "gz"))})},
-    "side by side": lambda files: files | each(PACK["zst"], files, "zst") | {"b.tar.gz": gzip.compress(tar(files))},
+    "side by side": lambda files: (
+        files | each(PACK["zst"], files, "zst") | {"b.tar.gz": gzip.compress(tar(files))}
+    ),
     "a node an archive": lambda files: {
-        f"{node}.tar.gz": gzip.compress(tar({Path(name).name: text for name, text in files.items() if name.startswith(node)}))
+        f"{node}.tar.gz": gzip.compress(
+            tar({Path(name).name: text for name, text in files.items() if name.startswith(node)})
+        )
         for node in ("broker-1", "broker-2", "broker-3")
     },
     "paths of Windows": lambda files: {
         "b.zip": zipped({"C:\\kafka\\" + name.replace("/", "\\"): text for name, text in files.items()})
     },
-    "names that lead out": lambda files: {"b.tar": tar({f"../../{name}": text for name, text in files.items()})},
-    "absolute names": lambda files: {"b.tar": tar({f"/var/log/{name}": text for name, text in files.items()})},
+    "names that lead out": lambda files: {
+        "b.tar": tar({f"../../{name}": text for name, text in files.items()})
+    },
+    "absolute names": lambda files: {
+        "b.tar": tar({f"/var/log/{name}": text for name, text in files.items()})
+    },
     "UTF-16": lambda files: {name: text.decode().encode("utf-16") for name, text in files.items()},
     "UTF-16 without a mark, in tar.gz": lambda files: {
         "b.tgz": gzip.compress(tar({name: text.decode().encode("utf-16-be") for name, text in files.items()}))
@@ -121,7 +139,9 @@ CONTAINERS: dict[str, Callable[[Files], Files]] = {
 
 @pytest.fixture(scope="module")
 def files() -> Files:
-    return {str(path.relative_to(SAMPLE)): path.read_bytes() for path in sorted(SAMPLE.glob("broker-*/*.log*"))}
+    return {
+        str(path.relative_to(SAMPLE)): path.read_bytes() for path in sorted(SAMPLE.glob("broker-*/*.log*"))
+    }
 
 
 def write(folder: Path, files: Files) -> Path:
@@ -154,7 +174,12 @@ def test_a_container_gives_the_events_of_plain_logs(
 
 def test_a_member_is_named_by_its_path(files: Files, tmp_path: Path) -> None:
     write(
-        tmp_path, {"b.zip": zipped({"inner.tar": tar({"broker-3/server.log": LINE.replace("[Controller id=1] ", "").encode()})})}
+        tmp_path,
+        {
+            "b.zip": zipped(
+                {"inner.tar": tar({"broker-3/server.log": LINE.replace("[Controller id=1] ", "").encode()})}
+            )
+        },
     )
     (found,) = ingest.find(Cluster("c", (str(tmp_path),)))
     assert (found.name, found.node) == (f"{tmp_path}/b.zip!/inner.tar!/broker-3/server.log", 3)
@@ -168,7 +193,9 @@ def test_a_name_is_printed_as_text(tmp_path: Path) -> None:
     assert found.name.endswith("b.tar!/\\x1b[2J\\n.log")
 
 
-def test_an_archive_is_read_from_its_beginning_once(files: Files, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_archive_is_read_from_its_beginning_once(
+    files: Files, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     write(tmp_path, {"b.tar.gz": gzip.compress(tar(files))})
     found = ingest.find(Cluster("c", (str(tmp_path),)))
     begun: list[Path] = []
@@ -218,7 +245,10 @@ def test_an_unreadable_member_is_named(tmp_path: Path) -> None:
     found = kinds(tmp_path)
     assert {name for name, (kind, _) in found.items() if kind == "log"} == {"good.log", "e.zip!/b.log"}
     assert found["e.zip!/a.log"] == ("unreadable", "it is encrypted; unpack it")
-    assert found["deep.zip!/1.zip!/2.zip"] == ("unreadable", "it is an archive in an archive in an archive; unpack it")
+    assert found["deep.zip!/1.zip!/2.zip"] == (
+        "unreadable",
+        "it is an archive in an archive in an archive; unpack it",
+    )
     assert found["many.gz"] == ("unreadable", "it is packed more than 6 times; unpack it")
     assert found["a.7z"][1].startswith("the .7z is damaged: ")
     assert found["e.7z"] == ("unreadable", "it is encrypted; unpack it")
@@ -228,7 +258,9 @@ def test_an_unreadable_member_is_named(tmp_path: Path) -> None:
 @pytest.mark.parametrize("pack", [lambda content: content, gzip.compress], ids=["tar", "tar.gz"])
 def test_members_before_the_damage_are_read(tmp_path: Path, pack: Callable[[bytes], bytes]) -> None:
     noise = random.Random(1).randbytes(5_000_000)
-    whole = tar({"a.log": LINE.encode() * 9, "noise": noise, "b.log": LINE.encode() * 9, "c.log": LINE.encode() * 9})
+    whole = tar(
+        {"a.log": LINE.encode() * 9, "noise": noise, "b.log": LINE.encode() * 9, "c.log": LINE.encode() * 9}
+    )
     damaged = bytearray(whole)
     at = whole.find(b"c.log")
     damaged[at : at + 100] = b"\xff" * 100
@@ -266,11 +298,17 @@ def test_limits_apply_in_archives(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert sum(name.startswith("many.zip!/") for name in found) < 10
 
 
-def test_a_7z_without_the_extra_is_named_with_the_cure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_7z_without_the_extra_is_named_with_the_cure(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     find_spec = importlib.util.find_spec
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name, *rest: None if name == "py7zr" else find_spec(name, *rest))
+    monkeypatch.setattr(
+        importlib.util, "find_spec", lambda name, *rest: None if name == "py7zr" else find_spec(name, *rest)
+    )
     write(tmp_path, {"b.7z": seven_zipped({"a.log": LINE.encode()})})
-    assert kinds(tmp_path) == {"b.7z": ("unreadable", "it is a .7z; unpack it, or install kafka-nightly-audit[7z]")}
+    assert kinds(tmp_path) == {
+        "b.7z": ("unreadable", "it is a .7z; unpack it, or install kafka-nightly-audit[7z]")
+    }
 
 
 def test_limits_apply_in_a_7z(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -315,7 +353,9 @@ def test_a_truncated_7z_is_named(tmp_path: Path, share: int) -> None:
 
 
 def test_members_before_the_damage_of_a_7z_are_read(tmp_path: Path) -> None:
-    whole = seven_zipped({"a.log": LINE.encode() * 9, "noise": random.Random(1).randbytes(5_000_000), "b.log": LINE.encode()})
+    whole = seven_zipped(
+        {"a.log": LINE.encode() * 9, "noise": random.Random(1).randbytes(5_000_000), "b.log": LINE.encode()}
+    )
     damaged = bytearray(whole)
     damaged[3_000_000:3_000_100] = bytes(100)
     found = kinds(write(tmp_path, {"b.7z": bytes(damaged)}))
@@ -325,7 +365,9 @@ def test_members_before_the_damage_of_a_7z_are_read(tmp_path: Path) -> None:
 
 def test_a_7z_that_asks_for_memory_is_named(tmp_path: Path) -> None:
     """Its dictionary has 3 GB."""
-    content = seven_zipped({"a.log": LINE.encode() * 9}, [{"id": py7zr.FILTER_LZMA, "preset": 1}], encoded=False)
+    content = seven_zipped(
+        {"a.log": LINE.encode() * 9}, [{"id": py7zr.FILTER_LZMA, "preset": 1}], encoded=False
+    )
 
     def greedy(header: bytes) -> bytes:
         # the properties of LZMA: one byte, and the size of the dictionary
@@ -345,7 +387,10 @@ def test_the_process_ends_with_its_reader(tmp_path: Path, monkeypatch: pytest.Mo
         return started[-1]
 
     monkeypatch.setattr(subprocess, "Popen", remembered)
-    write(tmp_path, {"b.7z": seven_zipped({"a.log": LINE.encode(), "noise": random.Random(1).randbytes(3_000_000)})})
+    write(
+        tmp_path,
+        {"b.7z": seven_zipped({"a.log": LINE.encode(), "noise": random.Random(1).randbytes(3_000_000)})},
+    )
     texts = archives.walk(tmp_path / "b.7z")
     assert next(texts).layers[-1].name == "a.log"  # type: ignore[union-attr]
     assert started[0].poll() is None
@@ -354,18 +399,33 @@ def test_the_process_ends_with_its_reader(tmp_path: Path, monkeypatch: pytest.Mo
 
 
 def test_a_temporary_file_is_bounded(tmp_path: Path) -> None:
-    write(tmp_path, {"b.tar.gz": gzip.compress(tar({"i.zip": zipped({"a.log": LINE.encode() * 100}), "b.log": LINE.encode()}))})
+    write(
+        tmp_path,
+        {
+            "b.tar.gz": gzip.compress(
+                tar({"i.zip": zipped({"a.log": LINE.encode() * 100}), "b.log": LINE.encode()})
+            )
+        },
+    )
     found = kinds(tmp_path, Limits(temporary=100))
     assert found["b.tar.gz!/b.log"][0] == "log"
     assert "temporary_gb" in found["b.tar.gz!/i.zip"][1]
 
 
 def test_programs_are_no_archives_of_logs(tmp_path: Path) -> None:
-    write(tmp_path, {"kafka.jar": zipped({f"{n}.class": b"\xca\xfe\xba\xbe" for n in range(99)}), "a.log": LINE.encode()})
-    assert {name: kind for name, (kind, _) in kinds(tmp_path).items()} == {"kafka.jar": "unrelated", "a.log": "log"}
+    write(
+        tmp_path,
+        {"kafka.jar": zipped({f"{n}.class": b"\xca\xfe\xba\xbe" for n in range(99)}), "a.log": LINE.encode()},
+    )
+    assert {name: kind for name, (kind, _) in kinds(tmp_path).items()} == {
+        "kafka.jar": "unrelated",
+        "a.log": "log",
+    }
 
 
-def test_standard_input(files: Files, expected: list[dict[str, Any]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_standard_input(
+    files: Files, expected: list[dict[str, Any]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(gzip.compress(tar(files)))))
     found = ingest.find(Cluster("c", ("-",)), temporary=tmp_path)
     assert {file.name for file in found if file.usable} <= {f"-!/{name}" for name in files}
@@ -392,7 +452,10 @@ def test_workers_read_members(
 ) -> None:
     monkeypatch.setattr(events, "SMALL", 0)
     some = dict(list(files.items())[:4])
-    write(tmp_path / "logs", {"b.tar.gz": gzip.compress(tar(some)), "b.zip": zipped(dict(list(files.items())[4:]))})
+    write(
+        tmp_path / "logs",
+        {"b.tar.gz": gzip.compress(tar(some)), "b.zip": zipped(dict(list(files.items())[4:]))},
+    )
     events.land(tables, ingest.find(Cluster("c", (str(tmp_path / "logs"),))))
     assert {row.record_id for row in tables.table("events").select("record_id").collect()} == {
         row["record_id"] for row in expected

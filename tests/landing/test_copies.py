@@ -53,7 +53,9 @@ PACKED = gzip.compress("".join(one + "\n" for one in SAID).encode())
     ids=["one file", "a copy", "renamed", "packed", "overlapping", "rotated after one", "rotated after two", "rotated after three",
          "packed, too", "and the whole", "twice"],
 )  # fmt: skip
-def test_each_record_counts_as_often_as_it_was_logged(tmp_path: Path, files: dict[str, list[str] | bytes]) -> None:
+def test_each_record_counts_as_often_as_it_was_logged(
+    tmp_path: Path, files: dict[str, list[str] | bytes]
+) -> None:
     assert landed(tmp_path / "logs", **files) == len(SAID)
 
 
@@ -68,6 +70,12 @@ def last(record_id: str, raw: str, ts: str | None = "2026-11-20T10:09:12+00:00",
 
 def test_a_truncated_record_is_the_beginning_of_another_record() -> None:
     whole = last("whole", "text\njava.lang.Error: x\n\tat a.b")
-    others = [last("line", "text"), last("middle", "text\njava.la"), last("other", "txt"), last("node", "text", node=2), whole]
+    others = [
+        last("line", "text"),
+        last("middle", "text\njava.la"),
+        last("other", "txt"),
+        last("node", "text", node=2),
+        whole,
+    ]
     assert cut_short(others, [whole]) == {"line", "middle"}
     assert cut_short([whole], others) == set()

@@ -75,8 +75,14 @@ FILES: dict[str, tuple[bytes, set[int]]] = {
     "no newline at the end.log": (text(change(7)) + change(8).encode(), {7, 8}),
     "invalid.log": (text(change(9)) + b"\xff\xfe\xc3( \xe2\x82\n" + text(change(10)), {9, 10}),
     "bom.log": (b"\xef\xbb\xbf" + text(change(11)), {11}),
-    "trace.log": (text(change(12), "kafka.common.StateChangeFailedException: no", *FRAMES, change(13)), {12, 13}),
-    "bracket.log": (text(change(14), "a.b.CException: x", "[1, 2, 3] are missing", "[2026] not a time", change(15)), {14, 15}),
+    "trace.log": (
+        text(change(12), "kafka.common.StateChangeFailedException: no", *FRAMES, change(13)),
+        {12, 13},
+    ),
+    "bracket.log": (
+        text(change(14), "a.b.CException: x", "[1, 2, 3] are missing", "[2026] not a time", change(15)),
+        {14, 15},
+    ),
     "backwards.log": (text(change(16, 50), change(17, 2), change(18, 30)), {16, 17, 18}),
     "wide.log": (text(change(19), leaders(MANY), "x" * 10_000_000, change(20)), {19, 20}),
     "forged.log": (
@@ -100,13 +106,18 @@ FILES: dict[str, tuple[bytes, set[int]]] = {
         ),
         {30, 31},
     ),
-    "compose.log": (text(*(f"app_1 | {line}" for line in (change(32), *FOREIGN, change(33), *FOREIGN))), {32, 33}),
+    "compose.log": (
+        text(*(f"app_1 | {line}" for line in (change(32), *FOREIGN, change(33), *FOREIGN))),
+        {32, 33},
+    ),
     "lone\rreturn.log": (text(change(28) + "\r" + change(29)), {28, 29}),
 }
 
 
 @pytest.fixture(scope="module")
-def landed(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> tuple[Any, dict[str, set[int]], int]:
+def landed(
+    spark: SparkSession, tmp_path_factory: pytest.TempPathFactory
+) -> tuple[Any, dict[str, set[int]], int]:
     """(what was read, name of a file -> replicas of its records, events of the longest record)."""
     folder = tmp_path_factory.mktemp("hostile")
     for name, (content, _) in FILES.items():
@@ -121,7 +132,9 @@ def landed(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> tup
     changes = store.table("events").filter("event_type = 'replica_state_changed'").select("file", "replica")
     for row in changes.collect():
         found[Path(row.file).name].add(row.replica)
-    led = store.table("events").filter("event_type = 'leaders_at_shutdown' AND partition = leader_epoch AND leader = 2")
+    led = store.table("events").filter(
+        "event_type = 'leaders_at_shutdown' AND partition = leader_epoch AND leader = 2"
+    )
     return read, found, led.count()
 
 
@@ -209,12 +222,18 @@ def test_a_record_that_was_cut_short_is_completed(spark: SparkSession, tmp_path:
     other.open()
     for folder in folders.values():
         (folder / "copy.log").write_bytes(WITH_TRACE)
-    files = [replace(file, cluster=name) for name in CUTS for file in ingest.find(Cluster(name, (str(folders[name]),)))]
+    files = [
+        replace(file, cluster=name)
+        for name in CUTS
+        for file in ingest.find(Cluster(name, (str(folders[name]),)))
+    ]
     events.land(other, files)
     assert other.table("events").count() == 3 * len(CUTS)
 
 
-def test_a_corrupt_archive_is_named_and_the_others_are_read(spark: SparkSession, capsys: Any, tmp_path: Path) -> None:
+def test_a_corrupt_archive_is_named_and_the_others_are_read(
+    spark: SparkSession, capsys: Any, tmp_path: Path
+) -> None:
     (tmp_path / "logs").mkdir()
     packed = bytearray(gzip.compress(text(*[change(n, n % 60) for n in range(3000)])))
     packed[len(packed) // 2] ^= 0xFF
@@ -242,27 +261,39 @@ def test_ten_logs_among_many_files(tmp_path: Path) -> None:
     assert len(files) < 70
 
 
-@given(st.lists(st.tuples(st.sampled_from(["stdout", "stderr"]), st.text(max_size=60)), max_size=8), st.data())
+@given(
+    st.lists(st.tuples(st.sampled_from(["stdout", "stderr"]), st.text(max_size=60)), max_size=8), st.data()
+)
 @settings(max_examples=100)
 def test_pieces_of_lines_are_joined(lines: list[tuple[str, str]], data: st.DataObject) -> None:
     """Whatever line is cut wherever, and whatever another stream writes in between."""
     lines = [(stream, "".join(line.split("\n"))) for stream, line in lines]
     streams: dict[str, list[str]] = {"stdout": [], "stderr": []}
     for stream, line in lines:
-        streams[stream] += cut(line, *sorted(data.draw(st.lists(st.integers(0, len(line)), max_size=3))), stream=stream)
+        streams[stream] += cut(
+            line, *sorted(data.draw(st.lists(st.integers(0, len(line)), max_size=3))), stream=stream
+        )
     mixed = []
     while any(streams.values()):
-        mixed.append(streams[data.draw(st.sampled_from([name for name, rest in streams.items() if rest]))].pop(0))
+        mixed.append(
+            streams[data.draw(st.sampled_from([name for name, rest in streams.items() if rest]))].pop(0)
+        )
     joined = list(PARSER.joined(mixed))
     for name in streams:
         assert [PARSER.unwrapped(line) for line in joined if f" {name} " in line[:40]] == [
-            PARSER.unwrapped(f"2026-11-20T10:09:12.175123456Z {name} F {line}") for stream, line in lines if stream == name
+            PARSER.unwrapped(f"2026-11-20T10:09:12.175123456Z {name} F {line}")
+            for stream, line in lines
+            if stream == name
         ]
 
 
 def test_a_cut_file_is_known_and_its_end_too(tmp_path: Path) -> None:
     whole = cut(change(1), 40)
-    for content, is_cut, open_end in ((cut(change(1)), False, False), (whole, True, False), ([*whole, whole[0]], True, True)):
+    for content, is_cut, open_end in (
+        (cut(change(1)), False, False),
+        (whole, True, False),
+        ([*whole, whole[0]], True, True),
+    ):
         (tmp_path / "a.log").write_bytes(text(*content))
         file = ingest.Sniffer().look(tmp_path / "a.log")
         assert (file.kind, file.cut, file.open_end) == ("log", is_cut, open_end)
@@ -338,7 +369,9 @@ LINES = [
 @st.composite
 def spliced(draw: Callable[..., Any]) -> bytes:
     """Pieces of real lines and any bytes between them."""
-    pieces = draw(st.lists(st.one_of(st.sampled_from(LINES).map(str.encode), st.binary(max_size=60)), max_size=12))
+    pieces = draw(
+        st.lists(st.one_of(st.sampled_from(LINES).map(str.encode), st.binary(max_size=60)), max_size=12)
+    )
     cuts = draw(st.lists(st.integers(0, 120), min_size=len(pieces), max_size=len(pieces)))
     return b"".join(
         piece[cut % (len(piece) + 1) :] + draw(st.sampled_from([b"", b"\n", b"\r\n", b"\0"]))

@@ -51,15 +51,21 @@ def look(sniffer: Sniffer, path: Path, content: bytes | str) -> LogFile:
         pytest.param("127.0.0.1 - - [20/Nov/2026] GET /\n" * 500, "unrelated", id="another program's log"),
         pytest.param("\n" * 5000, "unrelated", id="blank lines"),
         pytest.param(
-            '{"step": "start", "level": "TRACE", "time": "2026-11-20T10:09:03Z"}\n', "unrelated", id="JSON of another kind"
+            '{"step": "start", "level": "TRACE", "time": "2026-11-20T10:09:03Z"}\n',
+            "unrelated",
+            id="JSON of another kind",
         ),
         pytest.param(
-            '{"time":"2026-11-20T10:09:03Z","level":"info","msg":"x","logger":"kafka.server.KafkaServer"}\n', "log", id="JSON log"
+            '{"time":"2026-11-20T10:09:03Z","level":"info","msg":"x","logger":"kafka.server.KafkaServer"}\n',
+            "log",
+            id="JSON log",
         ),
         pytest.param("kafka-1  | " + LINE, "log", id="docker-compose"),
         pytest.param("2026-11-20T10:09:03.001Z stdout F " + LINE, "log", id="CRI"),
         pytest.param("x" * (2 * LOOK), "unrelated", id="one long line"),
-        pytest.param("# notes (about Kafka)\nsee kafka.server.KafkaServer\n", "unrelated", id="prose about Kafka"),
+        pytest.param(
+            "# notes (about Kafka)\nsee kafka.server.KafkaServer\n", "unrelated", id="prose about Kafka"
+        ),
     ],
 )
 def test_kinds(sniffer: Sniffer, tmp_path: Path, content: bytes | str, kind: str) -> None:
@@ -95,12 +101,16 @@ def test_utf_8_with_a_byte_order_mark_is_a_log(sniffer: Sniffer, tmp_path: Path)
 
 
 def test_truncated_gz(sniffer: Sniffer, tmp_path: Path) -> None:
-    whole = gzip.compress(b"".join(LINE.encode() + os.urandom(200).hex().encode() + b"\n" for _ in range(5000)))
+    whole = gzip.compress(
+        b"".join(LINE.encode() + os.urandom(200).hex().encode() + b"\n" for _ in range(5000))
+    )
     found = look(sniffer, tmp_path / "a.log.gz", whole[: len(whole) // 2])
     assert (found.kind, found.why) == ("unreadable", "the .gz is truncated")
 
 
-@pytest.mark.parametrize("content", [b"\x1f\x8b", b"no gzip at all\n", gzip.compress(LINE.encode(), mtime=0)[:-4]])
+@pytest.mark.parametrize(
+    "content", [b"\x1f\x8b", b"no gzip at all\n", gzip.compress(LINE.encode(), mtime=0)[:-4]]
+)
 def test_incomplete_gz(sniffer: Sniffer, tmp_path: Path, content: bytes) -> None:
     found = look(sniffer, tmp_path / "a.log.gz", content)
     assert found.kind == "unreadable"
@@ -124,7 +134,9 @@ def test_missing_and_forbidden(sniffer: Sniffer, tmp_path: Path) -> None:
     assert sniffer.look(tmp_path).kind == "unreadable"
 
 
-def test_a_header_behind_megabytes_of_prose_is_looked_for_up_to_a_limit(sniffer: Sniffer, tmp_path: Path) -> None:
+def test_a_header_behind_megabytes_of_prose_is_looked_for_up_to_a_limit(
+    sniffer: Sniffer, tmp_path: Path
+) -> None:
     prose = "Lorem ipsum dolor sit amet\n"
     near = prose * (LOOK_AT_MOST // 2 // len(prose))
     assert look(sniffer, tmp_path / "near.log", near + LINE).kind == "log"
@@ -147,7 +159,9 @@ def test_a_header_behind_megabytes_of_prose_is_looked_for_up_to_a_limit(sniffer:
         pytest.param("logs", LINE + OF_BROKER_3, 3, id="a later line"),
         pytest.param("logs", OF_BROKER_3 + OF_BROKER_4, None, id="several nodes"),
         pytest.param("broker-4", OF_BROKER_3 + OF_BROKER_4, 4, id="several nodes, the folder's among them"),
-        pytest.param("broker-7", OF_BROKER_3 + OF_BROKER_4, None, id="several nodes, none of them the folder's"),
+        pytest.param(
+            "broker-7", OF_BROKER_3 + OF_BROKER_4, None, id="several nodes, none of them the folder's"
+        ),
         pytest.param("logs", BARE, 3, id="bare"),
     ],
 )
@@ -202,7 +216,9 @@ def test_folders_are_searched_in_depth_and_no_file_is_read_twice(tmp_path: Path)
 
 
 def test_missing_paths_are_named_and_the_others_found(tmp_path: Path) -> None:
-    (tmp_path / "server.log").write_text("[2026-03-01 12:00:00,000] INFO [KafkaServer id=1] started (kafka.server.KafkaServer)\n")
+    (tmp_path / "server.log").write_text(
+        "[2026-03-01 12:00:00,000] INFO [KafkaServer id=1] started (kafka.server.KafkaServer)\n"
+    )
     (tmp_path / "link.log").symlink_to(tmp_path / "nowhere")
     given = [str(tmp_path / name) for name in ("none.log", "*.gz", "server.log", "link.log")]
     kinds = {file.path.name: (file.kind, file.why) for file in find(Cluster("c", tuple(given)))}

@@ -40,12 +40,16 @@ def copied_logs(folder: Path) -> Path:
     log = folder / "broker-1" / "state-change.log"
     lines = log.read_bytes().splitlines(keepends=True)
     (folder / "broker-1" / "state-change.log.1").write_bytes(b"".join(lines[: len(lines) // 2]))
-    (folder / "broker-1" / "state-change.log.1.gz").write_bytes(gzip.compress(b"".join(lines[: len(lines) // 3])))
+    (folder / "broker-1" / "state-change.log.1.gz").write_bytes(
+        gzip.compress(b"".join(lines[: len(lines) // 3]))
+    )
     log.write_bytes(b"".join(lines[len(lines) // 2 :]))
     return folder
 
 
-def test_workers_write_the_same_rows_as_one_process(tables: Store, logs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_workers_write_the_same_rows_as_one_process(
+    tables: Store, logs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     expected = events.events_of([str(logs)], "c").drop_columns(["file"]).to_pylist()
     monkeypatch.setattr(events, "SMALL", 0)
     monkeypatch.setattr(ingest, "SMALLEST_SPLIT", 40_000)
@@ -55,7 +59,11 @@ def test_workers_write_the_same_rows_as_one_process(tables: Store, logs: Path, m
     for row in expected:
         row["ts"] = row["ts"] and row["ts"].replace(tzinfo=None)
     assert stored == sorted(expected, key=lambda row: (row["record_id"], row["item"]))
-    assert first.new == len({row["record_id"] for row in stored}) == first.recognised + first.unrecognised + first.drifted
+    assert (
+        first.new
+        == len({row["record_id"] for row in stored})
+        == first.recognised + first.unrecognised + first.drifted
+    )
     again = events.land(tables, read(logs))
     assert (again.new, again.newly_counted, again.completed) == (0, 0, 0)
     assert again.records == first.records

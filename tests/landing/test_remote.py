@@ -30,7 +30,9 @@ pytestmark = pytest.mark.spark
 
 @pytest.fixture
 def logs(tmp_path: Path) -> Path:
-    """Rotated, packed, damaged, without an end, foreign; names that a URI or a glob would take for something else."""
+    """Rotated, packed, damaged, without an end, foreign; names that a URI or a glob would take for something
+    else.
+    """
     folder = tmp_path / "night of [1]"
     shutil.copytree(SAMPLE, folder, ignore=shutil.ignore_patterns("*.md", "*.json*"))
     log = folder / "broker-1" / "state-change.log"
@@ -66,7 +68,9 @@ def test_logs_at_a_uri_are_those_of_the_folder(spark: SparkSession, tables: Stor
     def key(row: dict[str, Any]) -> Any:
         return row["record_id"], row["item"]
 
-    assert sorted((row.asDict() for row in tables.table("events").collect()), key=key) == sorted(expected, key=key)
+    assert sorted((row.asDict() for row in tables.table("events").collect()), key=key) == sorted(
+        expected, key=key
+    )
     assert read.new == len({row["record_id"] for row in expected})
 
 
@@ -80,7 +84,8 @@ def test_an_audit_of_a_uri(spark: SparkSession, capsys: Any, logs: Path, tmp_pat
 
 def test_a_file_system_that_spark_lacks_is_named(spark: SparkSession) -> None:
     with pytest.raises(
-        UsageError, match=r"s3a://b/t: Spark has no file system for s3a: the package org.apache.hadoop:hadoop-aws:3"
+        UsageError,
+        match=r"s3a://b/t: Spark has no file system for s3a: the package org.apache.hadoop:hadoop-aws:3",
     ):
         file_systems.require(spark, ["/tables", "file:///tables", "hdfs://host/tables", "s3a://b/t"])
     with pytest.raises(UsageError, match="Spark has no file system for nowhere"):

@@ -1,4 +1,6 @@
-"""Rules that change: what is in `events` says what it says by the new ones, and the tables are those of a first run with them."""
+"""Rules that change: what is in `events` says what it says by the new ones, and the tables are those of a
+first run with them.
+"""
 
 from __future__ import annotations
 
@@ -29,12 +31,18 @@ from parsers.events import EVENTS
 from parsers.rules import RuleSet, built_in
 
 SAMPLES = Path(__file__).parents[2] / "sample_logs"
-RECORDINGS = ("3.9.1-kraft/controller-failover", "3.3.2-trace/delete-topic-dead-broker", "2.5.1-default/delete-topic")
+RECORDINGS = (
+    "3.9.1-kraft/controller-failover",
+    "3.3.2-trace/delete-topic-dead-broker",
+    "2.5.1-default/delete-topic",
+)
 TOLD = (errors.CLEAN, errors.FINDINGS, errors.INPUT)
 # the same logs as a collector hands them on
 ENVELOPES: dict[str, Callable[[str], str]] = {
     "prefix": lambda line: f"app_kafka.1.x2v@node-1    | {line}",
-    "json": lambda line: json.dumps({"log": line + "\n", "stream": "stdout", "time": "2026-11-20T10:00:00.0Z"}),
+    "json": lambda line: json.dumps(
+        {"log": line + "\n", "stream": "stdout", "time": "2026-11-20T10:00:00.0Z"}
+    ),
 }
 
 
@@ -80,7 +88,10 @@ def stored_rows(tables: Path) -> dict[Any, list[str]]:
     found: dict[Any, list[str]] = dict(rows_by_table(tables))
     for row in rows_of(tables, "findings"):
         if row["status"] != "resolved":
-            shown = {name: row[name] for name in ("cluster", "check_id", "fingerprint", "title", "detail", "evidence")}
+            shown = {
+                name: row[name]
+                for name in ("cluster", "check_id", "fingerprint", "title", "detail", "evidence")
+            }
             found.setdefault((row["cluster"], "findings"), []).append(json.dumps(shown, sort_keys=True))
     return {key: sorted(rows) for key, rows in found.items()}
 
@@ -102,7 +113,11 @@ def first_run(clusters: dict[str, Path], tmp_path_factory: pytest.TempPathFactor
 
 @pytest.mark.parametrize("seed", range(4))
 def test_other_rules_give_the_tables_of_a_first_run(
-    seed: int, clusters: dict[str, Path], first_run: dict[Any, list[str]], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    seed: int,
+    clusters: dict[str, Path],
+    first_run: dict[Any, list[str]],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     chance = random.Random(seed)
     tables = tmp_path / "tables"
@@ -132,7 +147,11 @@ def power_cut(*_: object, **__: object) -> None:
 
 @pytest.mark.parametrize("where", ["merge", "noted", "landed", "timelines"])
 def test_an_interrupted_run_is_completed(
-    where: str, clusters: dict[str, Path], first_run: dict[Any, list[str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    where: str,
+    clusters: dict[str, Path],
+    first_run: dict[Any, list[str]],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     tables = tmp_path / "tables"
     run(tmp_path, clusters, tables, subset(random.Random(11), 0.5))
@@ -157,13 +176,19 @@ def test_an_interrupted_run_is_completed(
 
 
 def test_clusters_that_are_not_given_are_rebuilt_too(
-    clusters: dict[str, Path], first_run: dict[Any, list[str]], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    clusters: dict[str, Path],
+    first_run: dict[Any, list[str]],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     """Only patterns change: whatever is out of scope stays so."""
     tables, one = tmp_path / "tables", next(iter(clusters))
     chance = random.Random(3)
     torn = replace(
-        built_in(), rules=tuple(replace(rule, pattern="(?!)") if chance.random() < 0.5 else rule for rule in built_in().rules)
+        built_in(),
+        rules=tuple(
+            replace(rule, pattern="(?!)") if chance.random() < 0.5 else rule for rule in built_in().rules
+        ),
     )
     run(tmp_path, clusters, tables, torn)
     capsys.readouterr()
@@ -174,12 +199,18 @@ def test_clusters_that_are_not_given_are_rebuilt_too(
 
 
 def test_logs_of_loggers_that_were_out_of_scope_are_asked_for(
-    clusters: dict[str, Path], first_run: dict[Any, list[str]], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    clusters: dict[str, Path],
+    first_run: dict[Any, list[str]],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     tables, one = tmp_path / "tables", "2.5.1-default-delete-topic"
     some = {one: clusters[one]}
     without = replace(
-        built_in(), rules=tuple(rule for rule in built_in().rules if "kafka.controller.KafkaController" not in rule.loggers)
+        built_in(),
+        rules=tuple(
+            rule for rule in built_in().rules if "kafka.controller.KafkaController" not in rule.loggers
+        ),
     )
     assert "KafkaController" not in {logger for rule in without.rules for logger in rule.loggers}
     run(tmp_path, some, tables, without)
@@ -195,14 +226,20 @@ def test_logs_of_loggers_that_were_out_of_scope_are_asked_for(
     assert " records of loggers that are in scope now (kafka." in said
     assert "were not stored: give their logs again." in said
     run(tmp_path, some, tables, built_in())
-    assert not any(row["logger"] == "kafka.controller.KafkaController" for row in rows_of(tables, "passed_over"))
+    assert not any(
+        row["logger"] == "kafka.controller.KafkaController" for row in rows_of(tables, "passed_over")
+    )
     mine = {key: rows for key, rows in stored_rows(tables).items() if key[0] == one}
     assert unlike(mine, {key: rows for key, rows in first_run.items() if key[0] == one}) == {}
 
 
 @pytest.mark.spark
 def test_spark_applies_other_rules_as_well(
-    spark: Any, clusters: dict[str, Path], first_run: dict[Any, list[str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    spark: Any,
+    clusters: dict[str, Path],
+    first_run: dict[Any, list[str]],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     tables, rules = tmp_path / "tables", subset(random.Random(5), 0.6)
     assert run(tmp_path, clusters, tables, rules, "local") in TOLD
@@ -248,7 +285,9 @@ def test_event_types_that_a_change_of_rules_concerns() -> None:
     before = rereading.versions(built_in())
     assert rereading.concerned(before, built_in()) == set()
     rule = next(rule for rule in built_in().rules if rule.name == "replica_state_changed")
-    other = replace(built_in(), rules=(replace(rule, says="is"), *(one for one in built_in().rules if one != rule)))
+    other = replace(
+        built_in(), rules=(replace(rule, says="is"), *(one for one in built_in().rules if one != rule))
+    )
     assert rule.name in rereading.concerned(before, other)
     without = replace(built_in(), rules=tuple(one for one in built_in().rules if one != rule))
     assert rereading.concerned(before, without) == {rule.name}

@@ -17,7 +17,9 @@ from jobs.nightly.folding import ARROW_TYPES
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 CONTROLLER, OTHER = "kafka.controller.KafkaController", "kafka.server.KafkaServer"
 LAYOUTS = pa.map_(pa.string(), pa.int64())
-SCHEMA = pa.schema([(name, ARROW_TYPES.get(kind, LAYOUTS)) for name, kind in schemas.columns("coverage").items()])
+SCHEMA = pa.schema(
+    [(name, ARROW_TYPES.get(kind, LAYOUTS)) for name, kind in schemas.columns("coverage").items()]
+)
 
 
 def hour(number: int | None) -> datetime | None:
@@ -25,7 +27,9 @@ def hour(number: int | None) -> datetime | None:
 
 
 def events(*rows: tuple[int | None, int | None, str | None, str | None, str | None]) -> pa.Table:
-    """(node, hours after noon, logger, level, event type); an event type of None with level DRIFTED has drifted."""
+    """(node, hours after noon, logger, level, event type); an event type of None with level DRIFTED has
+    drifted.
+    """
     kinds = schemas.columns("events")
     schema = pa.schema([(name, ARROW_TYPES[kinds[name]]) for name in coverage.EVENT_COLUMNS])
     found = [
@@ -50,7 +54,11 @@ def passed_over(*hours: tuple[int | None, int | None]) -> pa.Table:
         ]
     )
     return pa.Table.from_pylist(
-        [{"cluster": "c", "node": n, "hour": hour(at), "logger": "kafka.log", "layout": "json"} for n, at in hours], schema
+        [
+            {"cluster": "c", "node": n, "hour": hour(at), "logger": "kafka.log", "layout": "json"}
+            for n, at in hours
+        ],
+        schema,
     )
 
 
@@ -58,9 +66,15 @@ def covered(*args: Any, **more: Any) -> list[dict[str, Any]]:
     """args: all events, all rows of `passed_over`, stored rows."""
     given, again = list(args), more.get("again")
     if again is not None:
-        given[:2] = [rows.where(one, again.contain(column)) for one, column in zip(args[:2], ("ts", "hour"), strict=True)]
+        given[:2] = [
+            rows.where(one, again.contain(column))
+            for one, column in zip(args[:2], ("ts", "hour"), strict=True)
+        ]
     found = rows.to_dicts(coverage.coverage(*given, SCHEMA, **more))
-    return sorted(found, key=lambda row: (row["node"] or 0, row["hour"] or NOON - timedelta(days=1), row["logger"] or ""))
+    return sorted(
+        found,
+        key=lambda row: (row["node"] or 0, row["hour"] or NOON - timedelta(days=1), row["logger"] or ""),
+    )
 
 
 def shown(found: list[dict[str, Any]]) -> list[tuple[Any, ...]]:
@@ -84,7 +98,10 @@ def test_records_are_counted() -> None:
     )  # fmt: skip
     # a second item of one line, and the output of a tool
     more = pa.concat_tables(
-        [some.slice(0, 1).set_column(1, "item", pa.array([1], pa.int32())), events((1, 0, "describe", None, "checkpoint"))]
+        [
+            some.slice(0, 1).set_column(1, "item", pa.array([1], pa.int32())),
+            events((1, 0, "describe", None, "checkpoint")),
+        ]
     )
     found = covered(pa.concat_tables([some, more]), passed_over((1, 0), (1, 0)), NOTHING)
     names = ("records", "recognised", "unrecognised", "drifted", "out_of_scope", "layouts")
@@ -133,7 +150,9 @@ def test_a_later_run_counts_only_its_own_hours_again() -> None:
         (2, 0, OTHER, "INFO", "x"),
         (1, None, OTHER, "INFO", "x"),
     )
-    second = events((1, 3, STATE_CHANGE, "INFO", "x"), (2, 2, OTHER, "INFO", None), (2, None, OTHER, "INFO", "x"))
+    second = events(
+        (1, 3, STATE_CHANGE, "INFO", "x"), (2, 2, OTHER, "INFO", None), (2, None, OTHER, "INFO", "x")
+    )
     every, passed = pa.concat_tables([first, second]), passed_over((1, 0), (2, 3))
     whole = covered(every, passed, NOTHING)
     stored = pa.Table.from_pylist(covered(first, passed_over((1, 0)), NOTHING), SCHEMA)
@@ -141,7 +160,10 @@ def test_a_later_run_counts_only_its_own_hours_again() -> None:
     assert covered(every, passed, stored, again=again) == whole
     # stored rows of other hours are kept: the result is the same without their events
     assert covered(
-        second.filter(second["ts"].is_valid()), passed_over((2, 3)), stored, again=Hours(again.first, again.last, undated=False)
+        second.filter(second["ts"].is_valid()),
+        passed_over((2, 3)),
+        stored,
+        again=Hours(again.first, again.last, undated=False),
     ) == [
         row | {"records": 1, "unrecognised": 0, "recognised": 1, "layouts": [("default", 1)]}
         if row["hour"] is None and row["node"] == 1
@@ -161,19 +183,40 @@ def test_hours() -> None:
     assert one.with_others(none) == one
     assert none.is_none
     assert not Hours(None, None, undated=True).is_none
-    at = pa.table({"at": pa.array([hour(-1), NOON, hour(2) + timedelta(minutes=59), hour(3), None], pa.timestamp("us", "UTC"))})
+    at = pa.table(
+        {
+            "at": pa.array(
+                [hour(-1), NOON, hour(2) + timedelta(minutes=59), hour(3), None], pa.timestamp("us", "UTC")
+            )
+        }
+    )
     assert rows.met(at, one.contain("at")).to_pylist() == [False, True, True, False, False]
     assert rows.met(at, ~one.contain("at")).to_pylist() == [True, False, False, True, True]
-    assert rows.met(at, Hours(None, None, undated=True).contain("at")).to_pylist() == [False, False, False, False, True]
+    assert rows.met(at, Hours(None, None, undated=True).contain("at")).to_pylist() == [
+        False,
+        False,
+        False,
+        False,
+        True,
+    ]
 
 
 @pytest.mark.spark
 def test_spark_counts_the_same(spark: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("KAFKA_AUDIT_IN_PROCESS_ROWS", "1")
     every = events(
-        *((node, at, logger, "INFO", "x") for node in (None, 1, 2) for at in (None, 0, 2) for logger in (STATE_CHANGE, OTHER))
+        *(
+            (node, at, logger, "INFO", "x")
+            for node in (None, 1, 2)
+            for at in (None, 0, 2)
+            for logger in (STATE_CHANGE, OTHER)
+        )
     )
     stored = pa.Table.from_pylist(covered(every, passed_over(), NOTHING), SCHEMA)
     some, again = [every, passed_over((1, 0), (None, None)), stored], Hours(hour(2), hour(3), undated=False)
-    assert covered(*(rows.in_spark(spark, one) for one in some), again=again) == covered(*some, again=again) != []
+    assert (
+        covered(*(rows.in_spark(spark, one) for one in some), again=again)
+        == covered(*some, again=again)
+        != []
+    )
     assert PARTS.names[:2] == list(coverage.NODE)

@@ -17,7 +17,11 @@ from jobs.nightly import folding
 from jobs.timelines import EVENT_COLUMNS, ClusterEvidence, ClusterFacts, Event, PartitionKey, fold
 
 SAMPLES = Path(__file__).parents[2] / "sample_logs"
-RECORDINGS = ("3.3.2-trace/cancel-reassignment", "2.5.1-default/delete-topic", "3.9.1-kraft/controller-failover")
+RECORDINGS = (
+    "3.3.2-trace/cancel-reassignment",
+    "2.5.1-default/delete-topic",
+    "3.9.1-kraft/controller-failover",
+)
 KINDS = schemas.columns("events")
 SCHEMA = pa.schema(
     [
@@ -39,7 +43,9 @@ def events(request) -> list[Event]:
 def batches(
     events: Iterable[Event], facts: ClusterFacts, states: Iterable[tuple[Any, ...]] = (), size: int = 7
 ) -> list[pa.RecordBatch]:
-    """Return rows as Spark passes them: the states of a partition, then its events by time, in batches of any size."""
+    """Return rows as Spark passes them: the states of a partition, then its events by time, in batches of any
+    size.
+    """
     rows = [
         ("c", topic, partition, state, incarnation, brokers, *[None] * len(EVENT_COLUMNS))
         for incarnation, topic, partition, state, brokers in states
@@ -48,7 +54,9 @@ def batches(
         rows += [("c", *key[1:], None, None, None, *event) for event in own]
     rows.sort(key=lambda row: (*row[:3], row[3] is None, row[6 + EVENT_COLUMNS.index("ts")] or 0))
     columns = list(zip(*rows, strict=True))
-    table = pa.table([folding.array(values, one.type) for values, one in zip(columns, SCHEMA, strict=True)], schema=SCHEMA)
+    table = pa.table(
+        [folding.array(values, one.type) for values, one in zip(columns, SCHEMA, strict=True)], schema=SCHEMA
+    )
     return table.to_batches(max_chunksize=size)
 
 
@@ -90,15 +98,21 @@ def test_the_rows_of_each_partition_are_those_of_its_fold(events):
 
 
 def rows_of_fold(table: str, rows: Mapping[PartitionKey, Iterable[Sequence[Any]]]) -> list[str]:
-    """Rows of a table as `folded_rows` returns them. rows: values of `folding.columns` by partition, times in microseconds."""
+    """Rows of a table as `folded_rows` returns them.
+
+    rows: values of `folding.columns` by partition, times in microseconds.
+    """
     kinds = {name: folding.ARROW_TYPES[kind] for name, kind in folding.columns(table).items()}
     found = []
     for key, some in rows.items():
         for row in some:
             values = {
-                name: folding.array([value], kind)[0].as_py() for (name, kind), value in zip(kinds.items(), row, strict=True)
+                name: folding.array([value], kind)[0].as_py()
+                for (name, kind), value in zip(kinds.items(), row, strict=True)
             }
-            found.append(json.dumps(dict(zip(folding.PARTITION, ("c", *key), strict=True)) | values, default=str))
+            found.append(
+                json.dumps(dict(zip(folding.PARTITION, ("c", *key), strict=True)) | values, default=str)
+            )
     return sorted(found)
 
 
@@ -123,7 +137,10 @@ def test_a_partition_in_pieces_has_the_same_rows_or_is_stale(events, at_once):
 
 def without_settled(rows: Iterable[str]) -> set[str]:
     """Return rows without `settled`: in pieces rows are settled earlier."""
-    return {json.dumps({name: value for name, value in json.loads(row).items() if name != "settled"}) for row in rows}
+    return {
+        json.dumps({name: value for name, value in json.loads(row).items() if name != "settled"})
+        for row in rows
+    }
 
 
 def test_a_state_is_resumed_and_a_late_event_makes_it_stale(events):
@@ -132,17 +149,27 @@ def test_a_state_is_resumed_and_a_late_event_makes_it_stale(events):
     first, second = [e for e in events if (e.ts or 0) < half], [e for e in events if (e.ts or 0) >= half]
     early, facts = facts_of(first), facts_of(events)
     kept = [
-        (row["incarnation"], row["topic"], row["partition"], row["partition_states"]["state"], row["partition_states"]["brokers"])
+        (
+            row["incarnation"],
+            row["topic"],
+            row["partition"],
+            row["partition_states"]["state"],
+            row["partition_states"]["brokers"],
+        )
         for batch in folding.fold_groups(batches(first, early), EVENT_COLUMNS, {"c": early})
         for row in batch.to_pylist()
         if row["partition_states"]
     ]
     late = folded_rows(folding.fold_groups(batches(first, facts, kept), EVENT_COLUMNS, {"c": facts}))
-    assert len(late["is_stale"]) == len({row[1:3] for row in kept} & {tuple(key[1:]) for key in by_partition(first, facts)})
-    unusable = [(*row[:3], "", row[4]) for row in kept]
-    assert len(folded_rows(folding.fold_groups(batches((), facts, unusable), EVENT_COLUMNS, {"c": facts}))["is_stale"]) == len(
-        kept
+    assert len(late["is_stale"]) == len(
+        {row[1:3] for row in kept} & {tuple(key[1:]) for key in by_partition(first, facts)}
     )
+    unusable = [(*row[:3], "", row[4]) for row in kept]
+    assert len(
+        folded_rows(folding.fold_groups(batches((), facts, unusable), EVENT_COLUMNS, {"c": facts}))[
+            "is_stale"
+        ]
+    ) == len(kept)
     found = folded_rows(folding.fold_groups(batches(second, facts, kept), EVENT_COLUMNS, {"c": facts}))
     assert len(found["partition_states"]) + len(found["is_stale"]) >= len(kept)
 
@@ -151,7 +178,9 @@ def test_cluster_evidence_does_not_depend_on_batches(events):
     parts = [("c", *event) for event in events]
     columns = list(zip(*parts, strict=True))
     kinds = {"cluster": pa.string()} | {name: folding.ARROW_TYPES[KINDS[name]] for name in EVENT_COLUMNS}
-    table = pa.table([folding.array(v, kind) for v, kind in zip(columns, kinds.values(), strict=True)], names=list(kinds))
+    table = pa.table(
+        [folding.array(v, kind) for v, kind in zip(columns, kinds.values(), strict=True)], names=list(kinds)
+    )
     (found,) = folding.evidence_by_cluster(table.to_batches(max_chunksize=11), EVENT_COLUMNS).values()
     assert found.to_json() == ClusterEvidence.of(events).to_json()
     assert ClusterFacts.of(found, KEEPS).numbers == facts_of(events).numbers

@@ -1,7 +1,7 @@
 """A killed run and the same command again leave the tables of an undisturbed run, in all columns.
 
-These runs are in-process: an exception that nothing catches ends them at chosen writes. `tests/benchmarks/interruptions.py` kills processes
-at random moments.
+These runs are in-process: an exception that nothing catches ends them at chosen writes.
+`tests/benchmarks/interruptions.py` kills processes at random moments.
 """
 
 from __future__ import annotations
@@ -45,7 +45,10 @@ class Killed(BaseException):
 
 
 def audit(logs: Path, tables: Path) -> None:
-    assert main(["audit", str(logs), "--tables", str(tables), "--cluster", "c"]) in (errors.CLEAN, errors.FINDINGS)
+    assert main(["audit", str(logs), "--tables", str(tables), "--cluster", "c"]) in (
+        errors.CLEAN,
+        errors.FINDINGS,
+    )
 
 
 def killed(logs: Path, tables: Path, table: str, is_written: bool) -> None:
@@ -81,7 +84,9 @@ def folders(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path,
 
 
 @pytest.fixture(scope="module")
-def undisturbed(folders: tuple[Path, Path, Path], tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[str, int], Any]:
+def undisturbed(
+    folders: tuple[Path, Path, Path], tmp_path_factory: pytest.TempPathFactory
+) -> dict[tuple[str, int], Any]:
     """Return (first or second run, number of audits) -> contents of the tables."""
     folder, found = tmp_path_factory.mktemp("undisturbed"), {}
     for run, logs in (("first", folders[0]), ("second", folders[1])):
@@ -93,7 +98,9 @@ def undisturbed(folders: tuple[Path, Path, Path], tmp_path_factory: pytest.TempP
     return found
 
 
-def with_logs(folders: tuple[Path, Path, Path], logs: Path, tables: Path, do: Callable[[Path, Path], None]) -> None:
+def with_logs(
+    folders: tuple[Path, Path, Path], logs: Path, tables: Path, do: Callable[[Path, Path], None]
+) -> None:
     """Call `do` while the logs have the common name."""
     common = folders[2].with_name("logs")
     logs.rename(common)
@@ -105,7 +112,10 @@ def with_logs(folders: tuple[Path, Path, Path], logs: Path, tables: Path, do: Ca
 
 @pytest.mark.parametrize("point", POINTS, ids=IDS)
 def test_the_same_command_completes_a_killed_run(
-    folders: tuple[Path, Path, Path], undisturbed: dict[tuple[str, int], Any], tmp_path: Path, point: tuple[str, str, bool]
+    folders: tuple[Path, Path, Path],
+    undisturbed: dict[tuple[str, int], Any],
+    tmp_path: Path,
+    point: tuple[str, str, bool],
 ) -> None:
     run, table, is_written = point
     tables, logs = tmp_path / "tables", folders[0] if run == "first" else folders[1]

@@ -99,9 +99,17 @@ def by_record(files: Files, chance: random.Random) -> list[Files]:
 
 
 def grown(files: Files, chance: random.Random) -> list[Files]:
-    """Deliver the same files in every run, longer each time and cut anywhere, also within a line or a stack trace."""
-    lengths = {path: sorted(chance.randrange(1, len(content)) for _ in range(RUNS - 1)) for path, content in files.items()}
-    early = [{path: content[: lengths[path][delivery]] for path, content in files.items()} for delivery in range(RUNS - 1)]
+    """Deliver the same files in every run, longer each time and cut anywhere, also within a line or a stack
+    trace.
+    """
+    lengths = {
+        path: sorted(chance.randrange(1, len(content)) for _ in range(RUNS - 1))
+        for path, content in files.items()
+    }
+    early = [
+        {path: content[: lengths[path][delivery]] for path, content in files.items()}
+        for delivery in range(RUNS - 1)
+    ]
     return [*early, files]
 
 
@@ -181,12 +189,20 @@ def growing_metadata_log() -> tuple[Files, list[Files]]:
 def cut_short() -> tuple[Files, list[Files]]:
     """Return a log whose last record is cut in the first run."""
     log = "broker-1/state-change.log"
-    return {log: WITH_TRACE}, [{log: WITH_TRACE[: CUTS["between two frames"]]}, {log: WITH_TRACE}, *[{}] * (RUNS - 2)]
+    return {log: WITH_TRACE}, [
+        {log: WITH_TRACE[: CUTS["between two frames"]]},
+        {log: WITH_TRACE},
+        *[{}] * (RUNS - 2),
+    ]
 
 
 def aborted() -> tuple[Files, list[Files]]:
     """Return logs whose second part is landed by a run that is aborted."""
-    files = {path: content for path, content in whole("3.3.2-trace/delete-topic-dead-broker").items() if "server" not in path}
+    files = {
+        path: content
+        for path, content in whole("3.3.2-trace/delete-topic-dead-broker").items()
+        if "server" not in path
+    }
     deliveries = by_time(files, random.Random(1))
     # the files grow: the completed run has nothing new but what the aborted one has left
     deliveries[1] = {path: b"".join(delivery.get(path, b"") for delivery in deliveries[:2]) for path in files}
@@ -239,13 +255,21 @@ def rows(tables: Path) -> dict[tuple[str, str], list[str]]:
     found: dict[tuple[str, str], list[str]] = {}
     for table in names:
         for row in rows_of(tables, table):
-            values = {name: value for name, value in row.items() if name not in ("file", "record_no", "ends_file", "settled")}
-            found.setdefault((row["cluster"], table), []).append(json.dumps(values, default=str, sort_keys=True))
+            values = {
+                name: value
+                for name, value in row.items()
+                if name not in ("file", "record_no", "ends_file", "settled")
+            }
+            found.setdefault((row["cluster"], table), []).append(
+                json.dumps(values, default=str, sort_keys=True)
+            )
     return {key: sorted(some) for key, some in found.items()}
 
 
 def phantoms(got: list[dict[str, Any]], expected: list[dict[str, Any]]) -> list[str]:
-    """Return findings that one run over all logs does not have, though it has one about the same thing and time."""
+    """Return findings that one run over all logs does not have, though it has one about the same thing and
+    time.
+    """
     known = {row["fingerprint"] for row in expected}
     return [
         f"{row['cluster']}: {row['title']}, {row['first_seen']}"
@@ -311,27 +335,42 @@ def test_any_delivery_gives_the_tables_of_one_run(spark, capsys, tmp_path, monke
             with monkeypatch.context() as patched:
                 patched.setattr(updates, "_write", power_cut)
                 assert (
-                    audit(tmp_path / "runs", tmp_path / "tables", {ABORTED: delivered[ABORTED]}, engines[number])
+                    audit(
+                        tmp_path / "runs", tmp_path / "tables", {ABORTED: delivered[ABORTED]}, engines[number]
+                    )
                     == errors.INTERNAL
                 )
         assert audit(tmp_path / "runs", tmp_path / "tables", delivered, engines[number]) in codes
-    assert audit(tmp_path / "once", tmp_path / "expected", {name: files for name, files, _ in chosen}, "spark") in codes
+    assert (
+        audit(tmp_path / "once", tmp_path / "expected", {name: files for name, files, _ in chosen}, "spark")
+        in codes
+    )
     capsys.readouterr()
     for mode in ("kraft", "default"):
-        assert any(mode in cluster for cluster in resumed_clusters), f"no timeline was resumed from its stored state: {mode}"
+        assert any(mode in cluster for cluster in resumed_clusters), (
+            f"no timeline was resumed from its stored state: {mode}"
+        )
     assert refolded, "no partition was folded again"
     got, expected = rows(tmp_path / "tables"), rows(tmp_path / "expected")
-    assert {json.loads(row)["source"] for row in expected["a metadata log that grows", "partition_timeline"]} == {"metadata_log"}
+    assert {
+        json.loads(row)["source"] for row in expected["a metadata log that grows", "partition_timeline"]
+    } == {"metadata_log"}
     wrong = {
-        key: (differences(got.get(key, []), expected.get(key, [])), differences(expected.get(key, []), got.get(key, [])))
+        key: (
+            differences(got.get(key, []), expected.get(key, [])),
+            differences(expected.get(key, []), got.get(key, [])),
+        )
         for key in sorted(got.keys() | expected.keys())
         if got.get(key) != expected.get(key)
     }
     found, known = (rows_of(tmp_path / folder, "findings") for folder in ("tables", "expected"))
     opened, expected_open = (
-        {row["fingerprint"]: row["title"] for row in some if row["status"] != "resolved"} for some in (found, known)
+        {row["fingerprint"]: row["title"] for row in some if row["status"] != "resolved"}
+        for some in (found, known)
     )
     assert opened == expected_open
     assert {row["fingerprint"] for row in known} <= {row["fingerprint"] for row in found}
     assert phantoms(found, known) == []
-    assert not wrong, "\n".join(f"{key}\n  only run by run: {a}\n  only in one run: {b}" for key, (a, b) in wrong.items())
+    assert not wrong, "\n".join(
+        f"{key}\n  only run by run: {a}\n  only in one run: {b}" for key, (a, b) in wrong.items()
+    )

@@ -1,4 +1,6 @@
-"""Durability of real clusters: the seconds by the logs are those of the truth beside the recording; the differences are listed."""
+"""Durability of real clusters: the seconds by the logs are those of the truth beside the recording; the
+differences are listed.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,12 @@ PRINTED_LATE = {
     # a broker logs what it reads from the metadata log: 0.66 s and 0.76 s after two writes of one partition
     "4.0.0-default/controller-failover": {("orders", 2): 1.10},
     # 1.17 s to 1.24 s after the controller shrank the ISRs of a broker that was shutting down
-    "4.1.2-default/rolling-restart": {("orders", 0): 1.10, ("orders", 2): 1.15, ("payments", 1): 1.22, ("payments", 2): 1.14},
+    "4.1.2-default/rolling-restart": {
+        ("orders", 0): 1.10,
+        ("orders", 2): 1.15,
+        ("payments", 1): 1.22,
+        ("payments", 2): 1.14,
+    },
 }
 PRINTED_EARLY = {
     # a leader logs that it shrinks the ISR; its write reached ZooKeeper 1.77 s later
@@ -36,7 +43,9 @@ NAMES = ("covered", "full_isr", "under_replicated", "below_min_isr", "at_isr_1",
 
 
 def of_truth(generation: truth.PartitionGeneration, now: datetime, least: int) -> dict[str, float]:
-    """Return the seconds of one partition from its first write on, by the states and assignments that were written."""
+    """Return the seconds of one partition from its first write on, by the states and assignments that were
+    written.
+    """
     found = dict.fromkeys(NAMES, 0.0)
     changes = sorted({*(s.begun for s in generation.states), *(a.begun for a in generation.assignments)})
     ends = min(generation.ended or now, now)
@@ -72,7 +81,11 @@ def shared_of(recording: Path) -> durability.Shared:
         for event in events
         if event.event_type in topic_assignments.BROKER_TYPES
     ]
-    brokers = [(entry.since, entry.fenced) for entry in topic_assignments.cluster(broker_events).brokers if entry.kraft]
+    brokers = [
+        (entry.since, entry.fenced)
+        for entry in topic_assignments.cluster(broker_events).brokers
+        if entry.kraft
+    ]
     settings = min_isr.MinIsr(configured=(("*", 2),))
     return durability.Shared(now, settings, (), deleted, durability.fenced_spans(brokers, now))
 
@@ -97,7 +110,9 @@ def seconds_of(recording: Path) -> list[tuple[truth.PartitionGeneration, dict[st
 def test_seconds_are_those_of_the_truth(recording: Path) -> None:
     """They differ by at most a second, except where log lines are further from their writes."""
     further: dict[tuple[str, int], float] = {}
-    count = Counter((generation.topic, generation.partition) for generation in truth_of(recording).generations)
+    count = Counter(
+        (generation.topic, generation.partition) for generation in truth_of(recording).generations
+    )
     for generation, shown, right in seconds_of(recording):
         key = generation.topic, generation.partition
         if count[key] > 1:

@@ -1,4 +1,6 @@
-"""The commands assignments, reassignment and durability, their tables, and checkpoints, on a recording; errors of their options."""
+"""The commands assignments, reassignment and durability, their tables, and checkpoints, on a recording;
+errors of their options.
+"""
 
 import json
 import re
@@ -32,14 +34,28 @@ def test_assignments_before_and_after_each_reassignment(audited, capsys):
     assert [(row["cause"], row["placement"], row["partitions"]) for row in rows] == [
         ("created", "manual", 4), ("reassigned", "manual", 4), ("reassigned", "manual", 4),
     ]  # fmt: skip
-    assert [entry["replicas"] for entry in rows[-1]["assignment"]] == [[4, 5, 6], [0, 2, 5], [1, 2, 3], [6, 4, 1]]
+    assert [entry["replicas"] for entry in rows[-1]["assignment"]] == [
+        [4, 5, 6],
+        [0, 2, 5],
+        [1, 2, 3],
+        [6, 4, 1],
+    ]
     (first,) = printed(capsys, "assignments", "--tables", audited, "--at", rows[0]["valid_from"])
     assert first == rows[0]
 
 
 def test_what_if_and_the_load_of_brokers(spark, audited, capsys):
     capsys.readouterr()
-    rows = printed(capsys, "assignments", "--tables", audited, "--what-if", "broker=4:down", "--at", "2026-11-20T10:30:40Z")
+    rows = printed(
+        capsys,
+        "assignments",
+        "--tables",
+        audited,
+        "--what-if",
+        "broker=4:down",
+        "--at",
+        "2026-11-20T10:30:40Z",
+    )
     assert [(row["partition"], row["effect"], row["new_leader"]) for row in rows] == [(0, "loses_leader", 5)]
     query = "SELECT broker, sum(replicas) AS r, sum(leaders) AS l FROM broker_load WHERE valid_to IS NULL GROUP BY broker ORDER BY broker"
     assert [(row["broker"], row["r"], row["l"]) for row in printed(capsys, "sql", query, "--tables", audited)] == [
@@ -79,7 +95,9 @@ def plan(tmp_path):
     """Writes a plan and gives its path."""
 
     def write(moves: dict[str, dict[int, list[int]]]) -> str:
-        partitions = [{"topic": t, "partition": p, "replicas": r} for t, rows in moves.items() for p, r in rows.items()]
+        partitions = [
+            {"topic": t, "partition": p, "replicas": r} for t, rows in moves.items() for p, r in rows.items()
+        ]
         (tmp_path / "plan.json").write_text(json.dumps({"version": 1, "partitions": partitions}))
         return str(tmp_path / "plan.json")
 
@@ -126,14 +144,21 @@ def test_the_outcome_of_a_plan(audited, plan, capsys):
 def test_a_plan_that_kraft_at_info_does_not_log(spark, tmp_path, plan, capsys):
     sample = Path(__file__).parents[2] / "sample_logs" / "4.3.0-kraft" / "reassign"
     # the folder has a dump of the metadata log, which shows each change
-    for name, logs, shrinks in (("text", sorted(sample.glob("node-*")), "not_known"), ("dump", [sample], "not_requested")):
+    for name, logs, shrinks in (
+        ("text", sorted(sample.glob("node-*")), "not_known"),
+        ("dump", [sample], "not_requested"),
+    ):
         tables = str(tmp_path / name)
         main(["audit", *map(str, logs), "--cluster", "c", "--tables", tables])
         capsys.readouterr()
         replicated = "SELECT topic, partition, replicas FROM partitions_now WHERE size(replicas) > 1 ORDER BY topic, partition"
         row = printed(capsys, "sql", replicated, "--tables", tables)[0]
         replicas = row["replicas"]
-        for target, status in ((replicas[1:], shrinks), (replicas[::-1], shrinks), ([*replicas, 99], "not_requested")):
+        for target, status in (
+            (replicas[1:], shrinks),
+            (replicas[::-1], shrinks),
+            ([*replicas, 99], "not_requested"),
+        ):
             asked = ["reassignment", plan({row["topic"]: {row["partition"]: target}}), "--tables", tables]
             assert main([*asked, "--json"]) == errors.FINDINGS
             (found,) = map(json.loads, capsys.readouterr().out.splitlines())
@@ -167,7 +192,9 @@ def test_the_end_of_a_plan_is_estimated_from_its_pace(audited, plan, capsys):
     capsys.readouterr()
     assert main(during) == errors.FINDINGS
     assert "\n".join(line.rstrip() for line in capsys.readouterr().out.splitlines()) + "\n" == RUNNING
-    assert "".join(f"    {line}\n" if line else "\n" for line in RUNNING.splitlines()) in GUIDE.read_text("utf-8")
+    assert "".join(f"    {line}\n" if line else "\n" for line in RUNNING.splitlines()) in GUIDE.read_text(
+        "utf-8"
+    )
     assert main([*during, "--json"]) == errors.FINDINGS
     rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     end = "2026-11-20T10:30:25.112Z"
@@ -204,7 +231,9 @@ def test_seconds_of_durability(audited, tmp_path, capsys):
     assert {name: value for name, value in whole.items() if name != "day"} == {
         name: value for name, value in day.items() if name != "day"
     }
-    assert whole["covered"] == pytest.approx(whole["full_isr"] + whole["under_replicated"] + whole["leaderless"], abs=0.01)
+    assert whole["covered"] == pytest.approx(
+        whole["full_isr"] + whole["under_replicated"] + whole["leaderless"], abs=0.01
+    )
     each = printed(capsys, "durability", "orders", "--tables", audited, "--partitions")
     assert [row["partition"] for row in each] == [0, 1, 2, 3]
     assert sum(row["covered"] for row in each) == pytest.approx(whole["covered"], abs=0.01)
@@ -243,19 +272,35 @@ def test_a_checkpoint_of_kafka_topics(audited, tmp_path, capsys):
             for replicas in (["replicas"], [])
             for partition, differs in ((0, []), (1, replicas), (3, []), (9, ["partition"]))
         ]
-        assert printed(capsys, "sql", findings, "--tables", audited) == [{"topic": "orders", "partition": 1, "status": status}]
+        assert printed(capsys, "sql", findings, "--tables", audited) == [
+            {"topic": "orders", "partition": 1, "status": status}
+        ]
         # a partition that no log names has one interval, from the tool; its record is in `events`
         assert printed(capsys, "sql", begun, "--tables", audited) == [
-            {"partition": 9, "step": 1, "leader": 1, "since": "10:30:40", "inferred": False, "source": "describe", "item": 0}
+            {
+                "partition": 9,
+                "step": 1,
+                "leader": 1,
+                "since": "10:30:40",
+                "inferred": False,
+                "source": "describe",
+                "item": 0,
+            }
         ]
         assert printed(capsys, "sql", kept, "--tables", audited) == [{"lines": 8, "hours": 0}]
     # the last state of a partition that no log names is that of the tool
     now = "SELECT partition, leader, source FROM partitions_now WHERE source <> 'logs'"
-    assert printed(capsys, "sql", now, "--tables", audited) == [{"partition": 9, "leader": 1, "source": "describe"}]
+    assert printed(capsys, "sql", now, "--tables", audited) == [
+        {"partition": 9, "leader": 1, "source": "describe"}
+    ]
 
 
 def test_a_checkpoint_of_the_quorum(spark, tmp_path, capsys):
-    logs, tables, file = str(SAMPLE.parents[1] / "4.3.0-kraft" / "reassign"), str(tmp_path / "tables"), tmp_path / "quorum.txt"
+    logs, tables, file = (
+        str(SAMPLE.parents[1] / "4.3.0-kraft" / "reassign"),
+        str(tmp_path / "tables"),
+        tmp_path / "quorum.txt",
+    )
     command = ["audit", logs, "--tables", tables, "--checkpoint", str(file), "--at", "2026-11-22T21:53:50Z"]
     page = tmp_path / "report.html"
     command += ["--report", str(page)]
@@ -277,7 +322,9 @@ def test_a_checkpoint_of_the_quorum(spark, tmp_path, capsys):
             "differs": ["leader"],
         }
     ]
-    (found,) = printed(capsys, "sql", "SELECT detail FROM findings WHERE check_id = 'checkpoint_differs'", "--tables", tables)
+    (found,) = printed(
+        capsys, "sql", "SELECT detail FROM findings WHERE check_id = 'checkpoint_differs'", "--tables", tables
+    )
     assert found["detail"] == (
         "At 2026-11-22 21:53:50 UTC quorum showed leader 3, leader epoch 1, ISR ?, replicas 1, 2 and 3 (quorum.txt, line 1). The logs "
         "show: leader 2 in epoch 1 since 2026-11-22 21:53:41 UTC."
@@ -287,7 +334,12 @@ def test_a_checkpoint_of_the_quorum(spark, tmp_path, capsys):
     assert re.search(r"2026-11-22: \d+(\.\d)? % full ISR", page.read_text("utf-8"))
     capsys.readouterr()
     # the quorum has no timeline
-    assert printed(capsys, "sql", "SELECT * FROM partition_timeline WHERE topic LIKE '%metadata'", "--tables", tables) == []
+    assert (
+        printed(
+            capsys, "sql", "SELECT * FROM partition_timeline WHERE topic LIKE '%metadata'", "--tables", tables
+        )
+        == []
+    )
     file.write_text(file.read_text().replace("5zFh", "6zFh"))
     assert main(command) == errors.USAGE
     errors_shown = [line for line in capsys.readouterr().err.splitlines() if line.startswith("error: ")]
@@ -303,7 +355,10 @@ def test_a_checkpoint_of_the_quorum(spark, tmp_path, capsys):
         (["--days", "noon"], "--day takes 2026-03-01, --days 2026-03-01..2026-03-07"),
         (["--days", "2026-03-02..2026-03-01"], "the last day is before the first"),
         (["--partitions"], "--partitions is about one topic; name it"),
-        (["orders", "--partitions", "--days", "2026-03-01"], "--partitions is about the whole span; leave out --days"),
+        (
+            ["orders", "--partitions", "--days", "2026-03-01"],
+            "--partitions is about the whole span; leave out --days",
+        ),
         (["--config", "HERE/nowhere.toml"], "nowhere.toml"),
         (["--config", "HERE/broken.toml"], "broken.toml"),
     ],
@@ -311,7 +366,10 @@ def test_a_checkpoint_of_the_quorum(spark, tmp_path, capsys):
 def test_wrong_options_of_durability_are_one_line(audited, capsys, tmp_path, arguments, message):
     (tmp_path / "broken.toml").write_text("[[slo]]\navailability = 'high'\n")
     capsys.readouterr()
-    assert main(["durability", "--tables", audited, *(one.replace("HERE", str(tmp_path)) for one in arguments)]) == errors.USAGE
+    assert (
+        main(["durability", "--tables", audited, *(one.replace("HERE", str(tmp_path)) for one in arguments)])
+        == errors.USAGE
+    )
     shown = capsys.readouterr()
     assert shown.out == ""
     (line,) = [line for line in shown.err.splitlines() if line.startswith("error: ")]
@@ -330,7 +388,10 @@ def test_a_file_that_is_no_checkpoint_is_a_one_line_error(audited, tmp_path, cap
     ]:
         file.write_text(text)
         capsys.readouterr()
-        assert main(["audit", str(SAMPLE), "--tables", audited, "--checkpoint", str(file), *more]) == errors.USAGE
+        assert (
+            main(["audit", str(SAMPLE), "--tables", audited, "--checkpoint", str(file), *more])
+            == errors.USAGE
+        )
         shown = [line for line in capsys.readouterr().err.splitlines() if line.startswith("error: ")]
         assert len(shown) == 1
         assert message in shown[0]
@@ -338,14 +399,19 @@ def test_a_file_that_is_no_checkpoint_is_a_one_line_error(audited, tmp_path, cap
 
 
 def test_a_partition_that_only_a_tool_shows_may_be_leaderless(audited, tmp_path, capsys):
-    """It is a finding, with the tool's line as evidence; a checkpoint after the end of the logs gives none yet."""
+    """It is a finding, with the tool's line as evidence; a checkpoint after the end of the logs gives none
+    yet.
+    """
     file = tmp_path / "describe.txt"
     file.write_text("\tTopic: orders\tPartition: 20\tLeader: none\tReplicas: 1,2\tIsr: 1\n")
     query = (
         "SELECT f.partition, e.event_type, e.raw FROM (SELECT *, explode(evidence) AS record_id FROM findings WHERE status <> 'resolved') f "
         "JOIN events e USING (record_id) WHERE check_id = 'partition_leaderless' AND f.partition = 20"
     )
-    for at, proofs in [("2027-01-01T00:00:00Z", []), ("2026-11-20T10:30:20Z", [{"partition": 20, "event_type": "checkpoint"}])]:
+    for at, proofs in [
+        ("2027-01-01T00:00:00Z", []),
+        ("2026-11-20T10:30:20Z", [{"partition": 20, "event_type": "checkpoint"}]),
+    ]:
         code = main(["audit", str(SAMPLE), "--tables", audited, "--checkpoint", str(file), "--at", at])
         assert code == (errors.FINDINGS if proofs else errors.CLEAN)
         capsys.readouterr()

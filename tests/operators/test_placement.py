@@ -1,4 +1,6 @@
-"""Kafka's placement and its inverse: the cases of Kafka's own tests, and start and shift of random assignments."""
+"""Kafka's placement and its inverse: the cases of Kafka's own tests, and start and shift of random
+assignments.
+"""
 
 import json
 import random
@@ -118,7 +120,9 @@ def test_brokers_in_another_order_than_by_id_are_found():
 
 
 def striped(brokers, racks, partitions, factor, drawn):
-    """Return a placement of StripedReplicaPlacer without fenced brokers: a plain reimplementation of its lists, offsets and epochs."""
+    """Return a placement of StripedReplicaPlacer without fenced brokers: a plain reimplementation of its
+    lists, offsets and epochs.
+    """
     names = sorted({racks.get(b, "") for b in brokers})
     lists = {name: [b for b in brokers if racks.get(b, "") == name] for name in names}
     offsets = dict.fromkeys(names, 0)
@@ -180,7 +184,9 @@ def test_violations_are_named():
     assert placement.violations({0: [1, 3], 1: [1, 3], 2: [1, 3]}, [1, 2, 3]) == [
         "broker 2 has no replica", "broker 1 is the first replica of all 3 partitions",
     ]  # fmt: skip
-    assert placement.violations({0: [1, 3, 4]}, [1, 3]) == ["partition 0 has 3 replicas, more than the 2 live brokers"]
+    assert placement.violations({0: [1, 3, 4]}, [1, 3]) == [
+        "partition 0 has 3 replicas, more than the 2 live brokers"
+    ]
     assert placement.violations({0: [1, 3], 1: [2, 1], 2: [3, 2]}, [1, 2, 3], racks) == [
         "partition 1 has two replicas in rack a, though 2 racks suffice for 2"
     ]

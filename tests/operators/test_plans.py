@@ -51,7 +51,12 @@ def test_every_phase_of_a_move():
     assert found.reason == "waits for 4; broker 4 is down"
     assert verdict(MOVED, 20.5).phase == "B"
     done = verdict(MOVED)
-    assert (done.status, done.started_at, done.caught_up_at, done.completed_at) == ("completed", at(10), at(20), at(21))
+    assert (done.status, done.started_at, done.caught_up_at, done.completed_at) == (
+        "completed",
+        at(10),
+        at(20),
+        at(21),
+    )
     assert done.phases == {"U": 1.0, "A": 9.0, "B": 1.0}
     assert done.original == (1, 2)
 
@@ -64,9 +69,17 @@ def test_every_phase_of_a_move():
         ([*MOVED[:3], interval(4, 20, None, [1, 2])], [], "cancelled"),
         ([*MOVED[:3], OTHER], [], "replaced"),
         ([*MOVED, interval(6, 30, None, [6, 5])], [], "replaced"),
-        ([interval(1, 0, None, [1, 2])], [event("reassignment_requested", 5, target_replicas=[4, 5])], "never_started"),
+        (
+            [interval(1, 0, None, [1, 2])],
+            [event("reassignment_requested", 5, target_replicas=[4, 5])],
+            "never_started",
+        ),
         ([interval(1, 0, None, [1, 2])], [event("reassignment_failed", 5)], "failed"),
-        ([interval(1, 0, None, [1, 2])], [event("reassignment_requested", 5, target_replicas=[6, 5])], "not_requested"),
+        (
+            [interval(1, 0, None, [1, 2])],
+            [event("reassignment_requested", 5, target_replicas=[6, 5])],
+            "not_requested",
+        ),
         ([], [], "not_requested"),
     ],
 )
@@ -92,7 +105,9 @@ def test_kraft_logs_no_move_that_only_removes_or_reorders_replicas(target, statu
     found = plans.judge(move, past, prints_all=False)
     assert (found.status, found.replicas_unknown) == (status, status == "not_known")
     # a dump of the metadata log, controllers at DEBUG, and ZooKeeper mode log each change
-    assert plans.judge(move, past).status == ("already_there" if status == "already_there" else "not_requested")
+    assert plans.judge(move, past).status == (
+        "already_there" if status == "already_there" else "not_requested"
+    )
     # a request that was refused or not carried out is logged
     requested = event("reassignment_requested", 5, target_replicas=list(target))
     assert plans.judge(move, past, [requested], prints_all=False).status in ("never_started", "already_there")
@@ -102,7 +117,10 @@ def test_a_move_is_not_known_once_its_replicas_are_not_logged():
     past = plans.history([interval(1, 0, 10, [4, 5]), interval(2, 10, None, None)])
     found = plans.judge(MOVE, past)
     assert (found.status, found.replicas_unknown) == ("not_known", True)
-    assert found.reason == "since 2026-11-20 10:00:10 UTC the logs do not show its replicas; its last known replicas are 4,5"
+    assert (
+        found.reason
+        == "since 2026-11-20 10:00:10 UTC the logs do not show its replicas; its last known replicas are 4,5"
+    )
 
 
 def test_up_to_2_3_the_order_is_known_only_at_the_end():
@@ -113,7 +131,10 @@ def test_up_to_2_3_the_order_is_known_only_at_the_end():
     ]
     assert plans.judge(MOVE, plans.history(rows, at(15), ordered=False)).status == "running"
     assert plans.judge(MOVE, plans.history(rows, at(15), ordered=True)).status == "not_requested"
-    assert plans.judge(plans.Move("orders", 0, (5, 4)), plans.history(rows, ordered=False)).status == "not_requested"
+    assert (
+        plans.judge(plans.Move("orders", 0, (5, 4)), plans.history(rows, ordered=False)).status
+        == "not_requested"
+    )
     assert plans.judge(MOVE, plans.history(rows, ordered=False)).status == "completed"
 
 
@@ -153,7 +174,9 @@ def test_rollback_and_the_expected_end():
     assert plans.progress([verdict(MOVED, 15)]) == (2, 1)
 
 
-CURRENT = '{"version":1,"partitions":[{"topic":"orders","partition":0,"replicas":[1,2],"log_dirs":["any","any"]}]}'
+CURRENT = (
+    '{"version":1,"partitions":[{"topic":"orders","partition":0,"replicas":[1,2],"log_dirs":["any","any"]}]}'
+)
 PROPOSED = CURRENT.replace("[1,2]", "[4,5]")
 
 

@@ -1,4 +1,6 @@
-"""Plans that were executed on real clusters: the outcome by the logs is that of the truth beside the recording, at any moment."""
+"""Plans that were executed on real clusters: the outcome by the logs is that of the truth beside the
+recording, at any moment.
+"""
 
 from __future__ import annotations
 
@@ -74,7 +76,9 @@ def judged(recording: Path, moves: list[plans.Move], at: datetime | None = None)
 
 @cache
 def generations_of(recording: Path) -> dict[tuple[str, int], truth.PartitionGeneration]:
-    return {(generation.topic, generation.partition): generation for generation in truth_of(recording).generations}
+    return {
+        (generation.topic, generation.partition): generation for generation in truth_of(recording).generations
+    }
 
 
 def expected(generation: truth.PartitionGeneration, target: tuple[int, ...], at: datetime) -> str:
@@ -86,11 +90,15 @@ def expected(generation: truth.PartitionGeneration, target: tuple[int, ...], at:
 
     def is_running(a: truth.TrueAssignment) -> bool:
         remaining = tuple(b for b in a.replicas if b not in a.removing)
-        return bool(a.adding or a.removing) and (remaining == target if a.ordered else set(remaining) == set(target))
+        return bool(a.adding or a.removing) and (
+            remaining == target if a.ordered else set(remaining) == set(target)
+        )
 
     if is_running(now):
         return "running"
-    before = [a for a in written if is_running(a) or (not (a.adding or a.removing) and a.has_replicas(target))]
+    before = [
+        a for a in written if is_running(a) or (not (a.adding or a.removing) and a.has_replicas(target))
+    ]
     if not (now.adding or now.removing) and now.has_replicas(target):
         return "completed" if any(not a.has_replicas(target) for a in written) else "already_there"
     if not before:
@@ -101,9 +109,14 @@ def expected(generation: truth.PartitionGeneration, target: tuple[int, ...], at:
 
 def moments(recording: Path, moves: list[plans.Move]) -> list[datetime]:
     """Return moments from before the first change to the end, half of them between the last changes."""
-    begun = sorted({a.begun for move in moves for a in generations_of(recording)[move.topic, move.partition].assignments})
+    begun = sorted(
+        {a.begun for move in moves for a in generations_of(recording)[move.topic, move.partition].assignments}
+    )
     first, last = begun[0], begun[-1] + timedelta(seconds=5)
-    between = [after + (before - after) / 2 for before, after in list(zip(begun[1:], begun, strict=False))[-MOMENTS // 2 :]]
+    between = [
+        after + (before - after) / 2
+        for before, after in list(zip(begun[1:], begun, strict=False))[-MOMENTS // 2 :]
+    ]
     parts = MOMENTS - len(between)
     return [first + (last - first) * number / parts for number in range(1, parts + 1)] + between
 
@@ -115,7 +128,9 @@ def test_every_recording_with_a_reassignment_has_a_plan() -> None:
 
 
 @pytest.mark.parametrize(
-    ("recording", "plan"), CASES, ids=lambda value: value if isinstance(value, str) else "/".join(value.parts[-2:])
+    ("recording", "plan"),
+    CASES,
+    ids=lambda value: value if isinstance(value, str) else "/".join(value.parts[-2:]),
 )
 def test_the_outcome_of_a_plan_is_that_of_the_truth(recording: Path, plan: str) -> None:
     moves = plans.parse((recording / plan).read_text())
@@ -129,7 +144,10 @@ def test_the_outcome_of_a_plan_is_that_of_the_truth(recording: Path, plan: str) 
             verdict = plans.judge(move, past(recording, move, at))
             found = verdict.status
             moment = at or max(times) + timedelta(days=1)
-            right = {expected(generations_of(recording)[key], move.replicas, moment - LATE * late / 10) for late in range(11)}
+            right = {
+                expected(generations_of(recording)[key], move.replicas, moment - LATE * late / 10)
+                for late in range(11)
+            }
             # the verdict says so: KRaft does not log an assignment that only removes or reorders replicas
             if verdict.replicas_unknown and found not in right:
                 unseen.add(key)
@@ -177,10 +195,14 @@ VERIFIED = [
 
 
 @pytest.mark.parametrize(
-    ("recording", "output"), VERIFIED, ids=lambda value: value if isinstance(value, str) else "/".join(value.parts[-2:])
+    ("recording", "output"),
+    VERIFIED,
+    ids=lambda value: value if isinstance(value, str) else "/".join(value.parts[-2:]),
 )
 def test_the_verify_texts_are_those_of_the_tool(recording: Path, output: str) -> None:
-    """At one moment between start and end of the tool's run the command prints what the tool printed, byte for byte."""
+    """At one moment between start and end of the tool's run the command prints what the tool printed, byte
+    for byte.
+    """
     text = (recording / output).read_text()
     lines = [
         line
@@ -217,13 +239,17 @@ def executed(recording: Path, output: str) -> tuple[str, datetime, datetime]:
             runs.append((re.search(r"(\S+\.json)", named)[1], step["time"], following["time"]))
         elif step.get("action") == "reassign --verify":
             runs.append((step["file"], step["ts"], following["ts"]))
-    names = sorted([*recording.glob("reassign-*verify*.out"), *recording.glob("reassign-*verify*.txt")], key=_order(runs))
+    names = sorted(
+        [*recording.glob("reassign-*verify*.out"), *recording.glob("reassign-*verify*.txt")], key=_order(runs)
+    )
     plan, begin, end = runs[[file.name for file in names].index(output)]
     return plan, truth.moment_of(begin) - LATE, truth.moment_of(end)
 
 
 def _order(runs: list[tuple[str, str, str]]):
-    """Return the sort key of outputs in the order of their runs: by number, or by plan and `during`, `after`, `final`."""
+    """Return the sort key of outputs in the order of their runs: by number, or by plan and `during`, `after`,
+    `final`.
+    """
     plan_order = [plan.removesuffix(".json") for plan, _, _ in runs]
 
     def key(file: Path):
@@ -247,7 +273,11 @@ def test_a_rollback_is_what_execute_printed() -> None:
             moves = plans.parse((recording / plan).read_text())
             verdicts = judged(recording, moves)
             mine = {(m.topic, m.partition): m.replicas for m in plans.parse(plans.rollback(verdicts))}
-            printed = {(m.topic, m.partition): m.original for m in plans.parse(text) if (m.topic, m.partition) in mine}
+            printed = {
+                (m.topic, m.partition): m.original
+                for m in plans.parse(text)
+                if (m.topic, m.partition) in mine
+            }
             if any(len(replicas or ()) > len(mine[key] or ()) for key, replicas in printed.items()):
                 continue  # executed again while it ran: it prints old and new replicas together
             assert mine == printed, (recording, plan)

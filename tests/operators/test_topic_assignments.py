@@ -31,10 +31,15 @@ def alive(seconds: float, *brokers: int):
 
 
 def created(seconds: float, rows: dict[int, list[int]], event_type: str = "topics_changed"):
-    return [event(event_type, seconds, topic="orders", partition=p, replicas=row, item=p) for p, row in rows.items()]
+    return [
+        event(event_type, seconds, topic="orders", partition=p, replicas=row, item=p)
+        for p, row in rows.items()
+    ]
 
 
-def interval(partition: int, step: int, begin: float | None, end: float | None, replicas: list[int], **values):
+def interval(
+    partition: int, step: int, begin: float | None, end: float | None, replicas: list[int], **values
+):
     """A row of partition_timeline."""
     row = {
         "topic": "orders", "partition": partition, "step": step, "valid_from": None if begin is None else at(begin),
@@ -75,7 +80,12 @@ def test_a_placement_by_hand_is_manual():
 def test_kafka_may_place_on_a_broker_that_died_seconds_ago():
     rows = placement.assign([1, 2, 3], 3, 2, 0, 0)
     assert verdict([alive(0, 1, 2, 3), alive(60, 1, 2), *created(63, rows)]).placement == "kafka"
-    late = [alive(0, 1, 2, 3), alive(60, 1, 2), *created(90, rows), *(event("channel_connected", 1, broker=b) for b in (1, 2))]
+    late = [
+        alive(0, 1, 2, 3),
+        alive(60, 1, 2),
+        *created(90, rows),
+        *(event("channel_connected", 1, broker=b) for b in (1, 2)),
+    ]
     assert verdict(late).placement == "manual"
 
 
@@ -87,26 +97,38 @@ def test_a_placement_is_not_known_without_creation_or_brokers():
 
 
 def registered(seconds: float, broker: int, rack: str | None = None):
-    return event("broker_registration_replayed", seconds, broker=broker, broker_epoch=broker, fenced=False, rack=rack)
+    return event(
+        "broker_registration_replayed", seconds, broker=broker, broker_epoch=broker, fenced=False, rack=rack
+    )
 
 
 def replayed(seconds: float, rows: dict[int, list[int]]):
     return [
         event(
-            "partition_registered", seconds + p / 1000, topic="orders", topic_id="T", partition=p, replicas=row, partition_epoch=0
+            "partition_registered",
+            seconds + p / 1000,
+            topic="orders",
+            topic_id="T",
+            partition=p,
+            replicas=row,
+            partition_epoch=0,
         )
         for p, row in rows.items()
     ]
 
 
 def answered(seconds: float, partitions: int | None):
-    return event("topic_creation_answered", seconds, topic="orders", partitions_named=partitions, error_code="SUCCESS")
+    return event(
+        "topic_creation_answered", seconds, topic="orders", partitions_named=partitions, error_code="SUCCESS"
+    )
 
 
 def test_kraft_is_judged_by_the_request():
     brokers = [registered(0, b) for b in (1, 2, 3)]
     rows = {0: [1, 2], 1: [2, 3]}
-    assert verdict([*brokers, answered(5, None), *replayed(5, rows)]).reason == "the request named the replicas"
+    assert (
+        verdict([*brokers, answered(5, None), *replayed(5, rows)]).reason == "the request named the replicas"
+    )
     assert verdict([*brokers, answered(5, 2), *replayed(5, rows)]).placement == "kafka"
 
 
@@ -119,7 +141,13 @@ def test_kraft_without_the_request_is_judged_by_the_placer():
 def test_partitions_that_a_starting_controller_logs_again_are_not_added():
     rows = {0: [1, 2], 1: [2, 3], 2: [3, 1]}
     brokers = [registered(0, b) for b in (1, 2, 3)]
-    events = [*brokers, answered(5, 3), *replayed(5, rows), *replayed(500, rows), *(registered(500, b) for b in (1, 2, 3))]
+    events = [
+        *brokers,
+        answered(5, 3),
+        *replayed(5, rows),
+        *replayed(500, rows),
+        *(registered(500, b) for b in (1, 2, 3)),
+    ]
     assert [sorted(batch.partitions) for batch in assignments.batches(events)["orders"]] == [[0, 1, 2]]
     events += replayed(900, {3: [1, 3], 4: [3, 2]})
     assert verdict(events).placement == "kafka_extended"
@@ -159,7 +187,9 @@ def test_rows_of_a_reassigned_topic():
     events = [alive(0, 1, 2, 3), *created(5, rows)]
     history = [interval(p, 1, 5, 60 if p == 2 else None, row) for p, row in rows.items()]
     history += [interval(2, 2, 60, None, [1, 2])]
-    before, after = assignments.topic_rows(history, assignments.batches(events)["orders"], assignments.cluster(events))
+    before, after = assignments.topic_rows(
+        history, assignments.batches(events)["orders"], assignments.cluster(events)
+    )
     assert (before["cause"], before["placement"], before["replicas_skew"]) == ("created", "kafka", 1.0)
     assert (after["cause"], after["placement"]) == ("reassigned", "manual")
     assert after["reason"] == "partition 2 reassigned; created: kafka"
@@ -183,7 +213,12 @@ def test_what_if_a_broker_goes_down():
         interval(5, 1, 5, None, [3, 1], leader=-1, isr=[3]),
     ]
     found = {e.partition: (e.effect, e.new_leader) for e in assignments.what_if(rows, [3], {"orders": 2})}
-    assert found == {0: ("loses_leader", 1), 1: ("below_min_isr", 1), 2: ("offline", None), 4: ("offline", None)}
+    assert found == {
+        0: ("loses_leader", 1),
+        1: ("below_min_isr", 1),
+        2: ("offline", None),
+        4: ("offline", None),
+    }
     assert assignments.what_if(rows, [3], {})[0].effect == "offline"
     assert {e.partition for e in assignments.what_if(rows, [3], {})} == {0, 2, 4}
 

@@ -93,10 +93,15 @@ def test_the_time_of_a_pending_deletion_does_not_count():
 
 
 def test_min_isr_over_time():
-    lines = [Setting(0, None, 1), Setting(30_000_000, "orders", 2), Setting(40_000_000, None, 4, of_broker=True)]
+    lines = [
+        Setting(0, None, 1),
+        Setting(30_000_000, "orders", 2),
+        Setting(40_000_000, None, 4, of_broker=True),
+    ]
     settings = min_isr.from_lines(lines)
     assert [settings.of("orders"), settings.of("other")] == [2, 1]
-    # a line about the topic, else audit.toml, else a line about all topics, else what brokers were started with
+    # a line about the topic, else audit.toml, else a line about all topics, else what brokers were started
+    # with
     configured = min_isr.from_lines(lines, [("o*", 3)])
     assert [configured.of("orders"), configured.of("other"), configured.of("payments")] == [2, 3, 1]
     assert min_isr.from_lines(lines[1:]).of("other") == 4
@@ -113,7 +118,13 @@ def test_unclean_elections_and_lost_records():
     assert seconds(rows)[DAY]["records_lost"] is None
     base = dict.fromkeys(durability.EVENT_COLUMNS) | {"topic": "orders", "partition": 0, "node": 1}
     events = [
-        base | {"ts": at(20), "event_type": "unclean_leader_elected", "leader_epoch": 3, "leader_recovery_state": "RECOVERING"},
+        base
+        | {
+            "ts": at(20),
+            "event_type": "unclean_leader_elected",
+            "leader_epoch": 3,
+            "leader_recovery_state": "RECOVERING",
+        },
         base | {"ts": at(25), "event_type": "log_loaded", "end_offset": 20},
         base | {"ts": at(30), "event_type": "follower_truncated", "start_offset": 12},
     ]
@@ -138,7 +149,8 @@ def test_days_add_up():
 
 
 @pytest.mark.parametrize(
-    ("share", "text"), [(1.0, "100 %"), (0.9998, "99.98 %"), (0.999999, "99.9999 %"), (0.5, "50.00 %"), (None, "?")]
+    ("share", "text"),
+    [(1.0, "100 %"), (0.9998, "99.98 %"), (0.999999, "99.9999 %"), (0.5, "50.00 %"), (None, "?")],
 )
 def test_nines(share, text):
     assert durability.nines(share) == text

@@ -120,7 +120,9 @@ marks = st.sampled_from(
 
 @st.composite
 def prefixes(draw: st.DrawFn) -> str:
-    """A prefix with words and marks that are the same in each line, and counters, times and sources that are not."""
+    """A prefix with words and marks that are the same in each line, and counters, times and sources that are
+    not.
+    """
     pieces = draw(
         st.lists(
             st.one_of(words, marks, st.sampled_from(["{n}", "{day}T{time}Z", "{time},123", "{day} {time}"])),
@@ -131,14 +133,19 @@ def prefixes(draw: st.DrawFn) -> str:
     end = draw(st.sampled_from([" ", ": ", "| ", "> ", "]", "\t"]))
     # a counter or a time is a part of its own
     form = (
-        "".join(piece + draw(st.sampled_from([" ", "|", "/", "] ", "; "] if "{" in piece else ["", " "])) for piece in pieces)
+        "".join(
+            piece + draw(st.sampled_from([" ", "|", "/", "] ", "; "] if "{" in piece else ["", " "]))
+            for piece in pieces
+        )
         + end
     )
     return form
 
 
 def shaped(form: str) -> Wrap:
-    return prefixed(lambda n, day, time: form.replace("{n}", str(n)).replace("{day}", day).replace("{time}", time))
+    return prefixed(
+        lambda n, day, time: form.replace("{n}", str(n)).replace("{day}", day).replace("{time}", time)
+    )
 
 
 @settings(max_examples=150, deadline=None)
@@ -195,7 +202,9 @@ def test_a_json_log_may_quote_other_logs() -> None:
                     "message": FORGED if n == 7 else "starting", "thread": FORGED, "exception": {"stacktrace": FORGED}})
         for n in range(20)
     ]  # fmt: skip
-    lines = [line.replace(json.dumps(FORGED), '"main"', 1) if n != 7 else line for n, line in enumerate(lines)]
+    lines = [
+        line.replace(json.dumps(FORGED), '"main"', 1) if n != 7 else line for n, line in enumerate(lines)
+    ]
     envelope, records = read(lines)
     assert (envelope, len(records)) == (Envelope(()), 20)
 
@@ -244,11 +253,19 @@ def test_events_of_other_programs_belong_to_no_record(name: str) -> None:
 def test_the_envelope_names_node_and_time() -> None:
     bare = "Sending StopReplica request for 1 replicas to broker 1 (state.change.logger)"
     lines = [
-        json.dumps({"@timestamp": f"2026-11-20T10:09:1{n}.175+01:00", "host": {"name": f"kafka-{n}"}, "message": bare})
+        json.dumps(
+            {
+                "@timestamp": f"2026-11-20T10:09:1{n}.175+01:00",
+                "host": {"name": f"kafka-{n}"},
+                "message": bare,
+            }
+        )
         for n in range(3)
     ]
     _, records = read(lines)
-    assert [(record.ts, record.node) for record in records] == [(f"2026-11-20 10:09:1{n}.175+01:00", n) for n in range(3)]
+    assert [(record.ts, record.node) for record in records] == [
+        (f"2026-11-20 10:09:1{n}.175+01:00", n) for n in range(3)
+    ]
 
 
 def test_names_that_the_lines_contradict_give_no_node() -> None:
@@ -279,7 +296,9 @@ def test_lines_of_several_pods_have_their_own_nodes(tmp_path: Path) -> None:
     nodes = [dict(one).get("node") for one in sorted(found, key=lambda one: dict(one)["ts"])]
     assert nodes == ["1001", None, None]
     # one pod has one node, whatever its number
-    file, _ = rows(tmp_path / "pod.log", "\n".join(one.replace("kafka-1 ", "kafka-0 ") for one in lines) + "\n")
+    file, _ = rows(
+        tmp_path / "pod.log", "\n".join(one.replace("kafka-1 ", "kafka-0 ") for one in lines) + "\n"
+    )
     assert file.node == 1001
 
 
@@ -303,12 +322,16 @@ def rows(path: Path, content: str) -> tuple[LogFile, list[tuple[Any, ...]]]:
     path.write_text(content)
     file = SNIFFER.look(path)
     tables = [
-        block.rows for split in splits([file], PARSER, 10**9) for block in events.parse(split, PARSER) if block.table == "events"
+        block.rows
+        for split in splits([file], PARSER, 10**9)
+        for block in events.parse(split, PARSER)
+        if block.table == "events"
     ]
     found = [row for table in tables for row in table.to_pylist()]
     left_out = {"record_no", "file", "ends_file"}
     return file, sorted(
-        tuple(sorted((k, str(v)) for k, v in row.items() if k not in left_out and v is not None)) for row in found
+        tuple(sorted((k, str(v)) for k, v in row.items() if k not in left_out and v is not None))
+        for row in found
     )
 
 
@@ -341,11 +364,17 @@ def test_a_row_may_be_long(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "is_split"), [("cri", True), ("swarm", True), ("mail", True), ("journal", True), ("filebeat", False)]
+    ("name", "is_split"),
+    [("cri", True), ("swarm", True), ("mail", True), ("journal", True), ("filebeat", False)],
 )
 def test_a_file_in_an_envelope_of_lines_is_read_in_parts(name: str, is_split: bool, tmp_path: Path) -> None:
     """Its events are those of the file read at once, stack traces and numbers of equal texts among them."""
-    lines = [line.replace("10:09:", f"{hour:02d}:{minute:02d}:") for hour in range(4) for minute in range(30) for line in PLAIN]
+    lines = [
+        line.replace("10:09:", f"{hour:02d}:{minute:02d}:")
+        for hour in range(4)
+        for minute in range(30)
+        for line in PLAIN
+    ]
     path = tmp_path / "log"
     path.write_text("\n".join(ENVELOPES[name](lines)) + "\n")
     file = SNIFFER.look(path)
@@ -370,7 +399,9 @@ def test_a_file_in_an_envelope_of_lines_is_read_in_parts(name: str, is_split: bo
 def test_interleaved_streams_are_read_at_once() -> None:
     wrapped = [
         line
-        for pair in zip(ENVELOPES["swarm"](PLAIN), [f"kafka-5.1.abc@worker-1    | {line}" for line in PLAIN], strict=True)
+        for pair in zip(
+            ENVELOPES["swarm"](PLAIN), [f"kafka-5.1.abc@worker-1    | {line}" for line in PLAIN], strict=True
+        )
         for line in pair
     ]
     envelope, _ = read(wrapped)

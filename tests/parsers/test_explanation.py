@@ -26,7 +26,9 @@ def test_claimed_record_with_every_value() -> None:
 
 
 def test_error_and_further_lines() -> None:
-    explained = explain(f"{HEAD}x{TAIL}\nkafka.common.StateChangeFailedException: no \x1b[31m leader\n\tat a.B", None)
+    explained = explain(
+        f"{HEAD}x{TAIL}\nkafka.common.StateChangeFailedException: no \x1b[31m leader\n\tat a.B", None
+    )
     assert "kafka.common.StateChangeFailedException" in explained
     assert "no  leader" in explained  # colours are left out, as they are when logs are read
     assert "\x1b" not in explained

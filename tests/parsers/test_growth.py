@@ -1,4 +1,7 @@
-"""The time of a line grows with its length only, and lint finds the pattern that breaks this. Our own patterns are measured by `make lint`."""
+"""The time of a line grows with its length only, and lint finds the pattern that breaks this.
+
+Our own patterns are measured by `make lint`.
+"""
 
 from __future__ import annotations
 
@@ -50,14 +53,33 @@ def seconds(text: str) -> float:
 @pytest.mark.parametrize(("before", "part", "after"), BODIES)
 def test_a_hostile_line_takes_linear_time(before: str, part: str, after: str) -> None:
     """With a logger, without one, with one in front, and as a further line of a record."""
-    for shape in (f"{HEAD}{{}} {KAFKAS}", f"{HEAD}{{}}", f"{HEAD}[kafka.server.KafkaServer] - {{}}", f"{HEAD}x {KAFKAS}\n{{}}"):
-        taken = [seconds(shape.format(before + part * (size // len(part)) + after)) for size in (20_000, 80_000)]
+    for shape in (
+        f"{HEAD}{{}} {KAFKAS}",
+        f"{HEAD}{{}}",
+        f"{HEAD}[kafka.server.KafkaServer] - {{}}",
+        f"{HEAD}x {KAFKAS}\n{{}}",
+    ):
+        taken = [
+            seconds(shape.format(before + part * (size // len(part)) + after)) for size in (20_000, 80_000)
+        ]
         assert taken[1] < 0.05, shape
         assert taken[1] < 0.005 or taken[1] < 6 * taken[0], shape
 
 
 def rule(pattern: str, line: str, starts: str, each: str | None = None) -> Rule:
-    return Rule("own", "own.toml", frozenset({"own.Logger"}), (starts,), None, pattern, "is", (), {}, each, ({"line": line},))
+    return Rule(
+        "own",
+        "own.toml",
+        frozenset({"own.Logger"}),
+        (starts,),
+        None,
+        pattern,
+        "is",
+        (),
+        {},
+        each,
+        ({"line": line},),
+    )
 
 
 def only(**parts: object) -> RuleSet:
@@ -79,7 +101,9 @@ QUADRATIC = [
 
 @pytest.mark.parametrize(("pattern", "sample", "each"), QUADRATIC)
 def test_lint_finds_a_quadratic_rule(pattern: str, sample: str, each: str | None) -> None:
-    found = growth_problems(only(rules=(rule(pattern, f"{HEAD}{sample} (own.Logger)", "Own ", each),), layouts=(LAYOUT,)))
+    found = growth_problems(
+        only(rules=(rule(pattern, f"{HEAD}{sample} (own.Logger)", "Own ", each),), layouts=(LAYOUT,))
+    )
     assert len([problem for problem in found if problem.startswith("own.toml [own] ")]) == 1
     assert "a long line is slow" in found[0]
 
@@ -93,18 +117,26 @@ def test_lint_finds_a_quadratic_rule(pattern: str, sample: str, each: str | None
     ],
 )
 def test_lint_accepts_the_same_rule_once_it_is_linear(pattern: str, sample: str, each: str | None) -> None:
-    assert growth_problems(only(rules=(rule(pattern, f"{HEAD}{sample} (own.Logger)", "Own ", each),), layouts=(LAYOUT,))) == []
+    assert (
+        growth_problems(
+            only(rules=(rule(pattern, f"{HEAD}{sample} (own.Logger)", "Own ", each),), layouts=(LAYOUT,))
+        )
+        == []
+    )
 
 
 LAYOUT = replace(
-    from_conversion_pattern("[%d] %p %m (%c)%n", "test", "test"), samples=({"line": f"{HEAD}[Broker id=3] Stopped (own.Logger)"},)
+    from_conversion_pattern("[%d] %p %m (%c)%n", "test", "test"),
+    samples=({"line": f"{HEAD}[Broker id=3] Stopped (own.Logger)"},),
 )
 
 
 def test_lint_finds_a_quadratic_layout_log_ident_and_wrapper() -> None:
     slow = r"(?:\[[^\]]*\][:,]* ?)?"
     layout = replace(LAYOUT, line=LAYOUT.line.replace("(?<log_ident>", rf"(?<log_ident>{slow}"))
-    ident = replace(built_in().log_idents[0], pattern=r"\[\w+ id=(?<node>\d+)[^\]]*\] ", samples=("[Broker id=3] ",))
+    ident = replace(
+        built_in().log_idents[0], pattern=r"\[\w+ id=(?<node>\d+)[^\]]*\] ", samples=("[Broker id=3] ",)
+    )
     wrapper = replace(built_in().wrappers[0], pattern=r"\w+ *\w*\[\d+\]: ")
     found = growth_problems(only(layouts=(layout,), log_idents=(ident,), wrappers=(wrapper,)))
     for named in (
@@ -144,7 +176,9 @@ def test_a_time_that_grows_faster_than_the_text_is_slow(power: float, is_slow: b
     ("linear", "quadratic", "is_slow"),
     [(0.0, 0.013, True), (0.002, 0.04, True), (0.002, 0.0, False), (0.04, 0.0, False), (0.0, 0.004, False)],
 )
-def test_a_slow_pattern_is_suspicious_at_each_shorter_length(linear: float, quadratic: float, is_slow: bool) -> None:
+def test_a_slow_pattern_is_suspicious_at_each_shorter_length(
+    linear: float, quadratic: float, is_slow: bool
+) -> None:
     """Seconds for 16,384 characters; a whole line has a linear part of its own."""
 
     def use(text: str) -> None:
@@ -155,7 +189,9 @@ def test_a_slow_pattern_is_suspicious_at_each_shorter_length(linear: float, quad
 
 
 def test_a_use_that_was_interrupted_is_measured_again() -> None:
-    """On a busy machine another process takes the processor in the middle of a use: the clock on the wall goes on."""
+    """On a busy machine another process takes the processor in the middle of a use: the clock on the wall
+    goes on.
+    """
     times = iter([0.05] * 3)
 
     def use(_: str) -> None:
@@ -180,7 +216,10 @@ def test_a_busy_machine_slows_all_lengths() -> None:
 def test_processes_share_the_patterns() -> None:
     own = rule(r"Own (?<broker>\d+).*!", f"{HEAD}Own 7 is up! (own.Logger)", "Own ")
     found = [
-        {problem.partition(": ")[0] for problem in growth_problems(only(rules=(own,), layouts=(LAYOUT,)), count)}
+        {
+            problem.partition(": ")[0]
+            for problem in growth_problems(only(rules=(own,), layouts=(LAYOUT,)), count)
+        }
         for count in (1, 2)
     ]
     assert found[0] == found[1]

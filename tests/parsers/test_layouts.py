@@ -28,7 +28,9 @@ from parsers.rules import built_in, load
 if TYPE_CHECKING:
     pass
 
-STATEMENT = "Changed partition audit-0 state from NonExistentPartition to NewPartition with assigned replicas 1,2,3"
+STATEMENT = (
+    "Changed partition audit-0 state from NonExistentPartition to NewPartition with assigned replicas 1,2,3"
+)
 MESSAGE = f"[Controller id=1 epoch=1] {STATEMENT}"
 TRACE = "kafka.common.StateChangeFailedException: no leader\n\tat kafka.controller.A.run(A.scala:1)"
 ENTRIES = [*shapes().layouts, *shapes().wrappers]
@@ -97,14 +99,18 @@ def test_output_of_a_conversion_pattern_is_read(pattern: str, trace: str) -> Non
 
 
 def test_an_exception_on_the_line_of_its_message() -> None:
-    record = read_by("%d %p %c: %m%ex%n", f"2026-11-20 10:09:12,175 INFO state.change.logger: {MESSAGE} {TRACE}")
+    record = read_by(
+        "%d %p %c: %m%ex%n", f"2026-11-20 10:09:12,175 INFO state.change.logger: {MESSAGE} {TRACE}"
+    )
     assert record is not None
     assert (record.statement, record.rest) == (STATEMENT, TRACE)
 
 
 def test_message_of_many_lines() -> None:
     """KafkaConfig prints its values as one message: the logger stands at the end of the last line."""
-    record = PARSER.record("[2026-11-20 10:09:02,417] INFO KafkaConfig values: \n\tbroker.id = 1\n (kafka.server.KafkaConfig)")
+    record = PARSER.record(
+        "[2026-11-20 10:09:02,417] INFO KafkaConfig values: \n\tbroker.id = 1\n (kafka.server.KafkaConfig)"
+    )
     assert record is not None
     assert (record.logger, record.level) == ("kafka.server.KafkaConfig", "INFO")
 
@@ -165,14 +171,22 @@ conversions = {
     st.permutations(["level", "thread", "logger", "other", "other"]),
     st.data(),
 )  # fmt: skip
-def test_any_pattern_reads_what_it_prints(date: tuple[str, str], order: list[str], data: st.DataObject) -> None:
+def test_any_pattern_reads_what_it_prints(
+    date: tuple[str, str], order: list[str], data: st.DataObject
+) -> None:
     values = {"level": data.draw(st.sampled_from(["INFO", "WARN", "TRACE", "ERROR"])), "thread": data.draw(threads),
               "logger": data.draw(st.sampled_from(["state.change.logger", "kafka.controller.KafkaController"]))}  # fmt: skip
     pieces = [date, *(data.draw(conversions[name]) for name in order)]
     # a part of any content looks like the end of a message
     at = data.draw(st.integers(max(n for n, name in enumerate(order, 2) if name == "other"), len(pieces)))
     pattern = " ".join([*(p for p, _ in pieces[:at]), "%m", *(p for p, _ in pieces[at:])]) + "%n"
-    printed = " ".join([*(p.format(**values) for _, p in pieces[:at]), MESSAGE, *(p.format(**values) for _, p in pieces[at:])])
+    printed = " ".join(
+        [
+            *(p.format(**values) for _, p in pieces[:at]),
+            MESSAGE,
+            *(p.format(**values) for _, p in pieces[at:]),
+        ]
+    )
     record = read_by(pattern, printed)
     assert record is not None, (pattern, printed)
     assert record.fits, (pattern, printed)
@@ -180,7 +194,11 @@ def test_any_pattern_reads_what_it_prints(date: tuple[str, str], order: list[str
     assert (record.level, record.logger) == (values["level"], values["logger"])
     shown = values["thread"][:15] if "%15.15t" in pattern else values["thread"]
     # padding after the message looks like blanks at its end
-    assert (record.thread, record.log_ident, record.statement.rstrip()) == (shown, "[Controller id=1 epoch=1] ", STATEMENT)
+    assert (record.thread, record.log_ident, record.statement.rstrip()) == (
+        shown,
+        "[Controller id=1 epoch=1] ",
+        STATEMENT,
+    )
 
 
 @given(st.text(st.sampled_from("%dpctmnLX{}[]() -.5,yMHs:'\\$"), max_size=25))
@@ -202,7 +220,9 @@ def test_samples_of_the_built_in_layouts(entry: Any) -> None:
     for sample in entry.samples:
         record = PARSER.record(sample["line"])
         assert record is not None, sample["line"]
-        wanted = ({"layout": entry.name} if isinstance(entry, Layout) else {}) | sample["gives"] | {"fits": True}
+        wanted = (
+            ({"layout": entry.name} if isinstance(entry, Layout) else {}) | sample["gives"] | {"fits": True}
+        )
         assert {name: getattr(record, SLOTS.get(name, name)) for name in wanted} == wanted
 
 
@@ -236,15 +256,21 @@ def test_every_record_of_the_corpus_has_its_header(shared: Path) -> None:
 
 def test_a_layout_may_change_in_the_middle_of_a_file() -> None:
     one = "[2026-11-20 10:09:12,175] INFO starting (kafka.server.KafkaServer)"
-    for other in (sample["line"] for layout in shapes().layouts if not layout.bare for sample in layout.samples):
+    for other in (
+        sample["line"] for layout in shapes().layouts if not layout.bare for sample in layout.samples
+    ):
         for text in (one, other, one + "\n" + TRACE, other.split("\n")[0]):
             record = PARSER.record(text)
             assert record is not None, text
 
 
-@pytest.mark.parametrize("layout", [lay for lay in shapes().layouts if not lay.bare], ids=lambda layout: layout.name)
+@pytest.mark.parametrize(
+    "layout", [lay for lay in shapes().layouts if not lay.bare], ids=lambda layout: layout.name
+)
 def test_a_header_quoted_in_an_exception_is_no_record(layout: Layout) -> None:
-    """A line of any layout inside of a line of a stack trace begins nothing; one that is cut off at its header neither."""
+    """A line of any layout inside of a line of a stack trace begins nothing; one that is cut off at its
+    header neither.
+    """
     for sample in layout.samples:
         first = sample["line"].split("\n")[0]
         for forged in (
@@ -270,7 +296,10 @@ def test_wrappers_are_taken_off_every_line_and_from_any_layout() -> None:
 
 
 def test_a_wrapper_in_the_middle_of_a_line_stays() -> None:
-    for text in ("[2026-11-20 10:09:12,175] INFO a kafka-1  | b STDOUT: c (kafka.server.KafkaServer)", '{"a": 1} | STDOUT: x'):
+    for text in (
+        "[2026-11-20 10:09:12,175] INFO a kafka-1  | b STDOUT: c (kafka.server.KafkaServer)",
+        '{"a": 1} | STDOUT: x',
+    ):
         assert PARSER.unwrapped(text) == text
 
 
@@ -309,7 +338,10 @@ def spoilt() -> list[str]:
     found = [whole[:at] for at in range(60, len(whole), 7)]
     for key in SAID:
         found.append(json.dumps({name: value for name, value in SAID.items() if name != key}))
-        found += [json.dumps(SAID | {key: value}) for value in ("", None, {}, [], 7, True, {"a": [1]}, "NaN", "\x01", "a\nb")]
+        found += [
+            json.dumps(SAID | {key: value})
+            for value in ("", None, {}, [], 7, True, {"a": [1]}, "NaN", "\x01", "a\nb")
+        ]
     for thrown in ({}, [], "", 7, None, {"name": 5}, {"name": None, "message": "x"}, {"name": "a.B", "message": {"c": 1}},
                    {"extendedStackTrace": "a.BError: c\n\tat d"}, {"name": "a.BError", "extendedStackTrace": [1]}):  # fmt: skip
         found.append(json.dumps(SAID | {"thrown": thrown, "exception": thrown}))
@@ -356,11 +388,17 @@ def test_json_keys_are_checked() -> None:
 
 
 def test_a_layout_of_ones_own_is_one_line(tmp_path: Path) -> None:
-    (tmp_path / "layouts.toml").write_text('[ours]\nconversion_pattern = "%d|%p|%t|%c|%m%n"\n[pod]\nwrapper = "<\\\\d+>"\n')
-    record = Parser(load(tmp_path)).record(f"<7>2026-11-20 10:09:12,175|INFO|main|state.change.logger|{MESSAGE}")
+    (tmp_path / "layouts.toml").write_text(
+        '[ours]\nconversion_pattern = "%d|%p|%t|%c|%m%n"\n[pod]\nwrapper = "<\\\\d+>"\n'
+    )
+    record = Parser(load(tmp_path)).record(
+        f"<7>2026-11-20 10:09:12,175|INFO|main|state.change.logger|{MESSAGE}"
+    )
     assert record is not None
     assert (record.layout, record.logger, record.statement) == ("ours", "state.change.logger", STATEMENT)
-    assert [layout.name for layout in load(tmp_path).layouts[1:]] == [layout.name for layout in shapes().layouts]
+    assert [layout.name for layout in load(tmp_path).layouts[1:]] == [
+        layout.name for layout in shapes().layouts
+    ]
 
 
 @pytest.mark.parametrize(
@@ -375,7 +413,10 @@ def test_a_layout_of_ones_own_is_one_line(tmp_path: Path) -> None:
             "layouts.toml [ours]: the pattern has no group epoch_ms",
         ),
         ('[ours]\nconversion = "%m"', "layouts.toml [ours]: unknown key conversion"),
-        ("[ours]\nprefix = ''", "layouts.toml [ours]: give one of conversion_pattern, json, pattern, wrapper"),
+        (
+            "[ours]\nprefix = ''",
+            "layouts.toml [ours]: give one of conversion_pattern, json, pattern, wrapper",
+        ),
         ('["Our own"]\nwrapper = "x"', "a name is of small letters"),
         ('[ours]\nwrapper = "(a|b)*"', "layouts.toml [ours]: a repeated group"),
     ],
@@ -413,7 +454,10 @@ def laid_out(path: Path, content: str | bytes, capsys: pytest.CaptureFixture[str
     return main(["layout", str(path)]), capsys.readouterr().out
 
 
-LINES = "".join(f"[2026-11-20 10:09:1{n},175] INFO [Broker id=3] Stopped fetchers (state.change.logger)\n" for n in range(5))
+LINES = "".join(
+    f"[2026-11-20 10:09:1{n},175] INFO [Broker id=3] Stopped fetchers (state.change.logger)\n"
+    for n in range(5)
+)
 
 
 def test_layout_shows_how_a_file_is_read(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -441,7 +485,9 @@ UNKNOWN = {
 
 
 @pytest.mark.parametrize("pattern", UNKNOWN)
-def test_layout_proposes_a_pattern_that_reads_the_file(pattern: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_layout_proposes_a_pattern_that_reads_the_file(
+    pattern: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     lines = [UNKNOWN[pattern].replace("{n}", str(n)) for n in range(5)]
     code, shown = laid_out(tmp_path / "a.log", "\n".join([*lines, TRACE, ""]), capsys)
     # what ends with one of Kafka's loggers is read as lines without a time stamp

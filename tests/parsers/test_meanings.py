@@ -1,4 +1,6 @@
-"""What event types mean for timelines is said in their rules; lint compares the words with the rules and with the code that asks for them."""
+"""What event types mean for timelines is said in their rules; lint compares the words with the rules and with
+the code that asks for them.
+"""
 
 from __future__ import annotations
 
@@ -86,7 +88,9 @@ says = "is"
 means = ["ends_term"]
 """
     )
-    with pytest.raises(DefinitionError, match=re.escape("own.toml [own]: timelines read built-in rules only; remove `means`")):
+    with pytest.raises(
+        DefinitionError, match=re.escape("own.toml [own]: timelines read built-in rules only; remove `means`")
+    ):
         load(tmp_path)
 
 

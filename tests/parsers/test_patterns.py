@@ -60,7 +60,9 @@ def test_dialect_accepts(pattern: str) -> None:
 def test_a_python_that_reads_records_wrongly_is_refused(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Up to 3.11.4 a possessive group gives back what it has taken, so that events would be missing (python/cpython#106052)."""
+    """Up to 3.11.4 a possessive group gives back what it has taken, so that events would be missing
+    (python/cpython#106052).
+    """
     assert not is_re_faulty()
     monkeypatch.setattr(command_line, "is_re_faulty", lambda: True)
     assert main(["explain", "x"]) == errors.USAGE

@@ -42,11 +42,15 @@ topics = st.one_of(
             LONGEST_TOPIC,
         ]
     ),
-    st.text(string.ascii_letters + string.digits + "._-", min_size=1, max_size=30).filter(lambda name: name not in {".", ".."}),
+    st.text(string.ascii_letters + string.digits + "._-", min_size=1, max_size=30).filter(
+        lambda name: name not in {".", ".."}
+    ),
 )
 
 
-def replaced(value: Value, text: str, numbers: Iterator[int], large: Iterator[int], names: Iterator[str]) -> tuple[str, Any]:
+def replaced(
+    value: Value, text: str, numbers: Iterator[int], large: Iterator[int], names: Iterator[str]
+) -> tuple[str, Any]:
     """Draw (new text, expected value); a text that is no number and no topic is unchanged."""
     if value.column == "topic":
         name = next(names)
@@ -65,7 +69,9 @@ def replaced(value: Value, text: str, numbers: Iterator[int], large: Iterator[in
     return text, None
 
 
-def varied(sample: Sample, numbers: list[int], large: list[int], names: list[str]) -> tuple[str, list[tuple[Value, Any]]]:
+def varied(
+    sample: Sample, numbers: list[int], large: list[int], names: list[str]
+) -> tuple[str, list[tuple[Value, Any]]]:
     """Draw the line of a sample with other values; return it with the values."""
     line = sample.line
     expected = []
@@ -80,7 +86,9 @@ def varied(sample: Sample, numbers: list[int], large: list[int], names: list[str
 
 def test_there_are_samples_of_the_controller() -> None:
     assert len(CONTROLLER_SAMPLES) > 300
-    assert sum(1 for sample in CONTROLLER_SAMPLES for value in values(sample) if value.column == "topic") > 100
+    assert (
+        sum(1 for sample in CONTROLLER_SAMPLES for value in values(sample) if value.column == "topic") > 100
+    )
 
 
 @settings(max_examples=12, suppress_health_check=[HealthCheck.too_slow])
@@ -120,7 +128,9 @@ def test_cut_and_spliced_samples(data: st.DataObject) -> None:
     one, other = (data.draw(A_SAMPLE).line for _ in range(2))
     at, to = data.draw(st.integers(0, len(one))), data.draw(st.integers(0, len(other)))
     rubbish = data.draw(
-        st.sampled_from(["", "\x00" * 8, "\x01", "\ufffd", "\n", "\r\n", "$1", "\\", "(", "]", "\u2028", "9" * 40])
+        st.sampled_from(
+            ["", "\x00" * 8, "\x01", "\ufffd", "\n", "\r\n", "$1", "\\", "(", "]", "\u2028", "9" * 40]
+        )
     )
     record = PARSER.record(one[:at] + rubbish + other[to:])
     if record is not None:
@@ -134,6 +144,8 @@ def test_any_statement_of_a_known_beginning(data: st.DataObject) -> None:
     """A statement that begins like a rule is read by it, or is drift."""
     sample = data.draw(A_SAMPLE)
     rest = data.draw(st.text(max_size=80))
-    record = PARSER.record(f"[2026-11-20 10:09:12,175] INFO {sample.rule.starts[0]}{rest} (state.change.logger)")
+    record = PARSER.record(
+        f"[2026-11-20 10:09:12,175] INFO {sample.rule.starts[0]}{rest} (state.change.logger)"
+    )
     if record is not None:
         assert PARSER.events(record)

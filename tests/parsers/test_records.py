@@ -17,7 +17,12 @@ from parsers.events import Parser
 from parsers.records import Headers
 
 PARSER = Parser()
-TRACE = ["java.io.IOException: Broken pipe", "\tat a.b.C.d(C.java:1)", "Caused by: java.lang.Error", "\t... 3 more"]
+TRACE = [
+    "java.io.IOException: Broken pipe",
+    "\tat a.b.C.d(C.java:1)",
+    "Caused by: java.lang.Error",
+    "\t... 3 more",
+]
 Found = tuple[int, str]
 
 
@@ -70,7 +75,9 @@ def write(folder: Path, files: list[list[str]], newline: str = "\n", packed: boo
     folder.mkdir(exist_ok=True)
     for number, content in enumerate(files):
         text = (newline.join(content) + newline).encode()
-        (folder / f"{number}.log{'.gz' if packed else ''}").write_bytes(gzip.compress(text) if packed else text)
+        (folder / f"{number}.log{'.gz' if packed else ''}").write_bytes(
+            gzip.compress(text) if packed else text
+        )
     return folder
 
 
@@ -99,8 +106,12 @@ def test_records_of_packed_files(tmp_path: Path) -> None:
 
 def test_bare_lines_keep_only_stack_traces(tmp_path: Path) -> None:
     """Lines without time stamps may be mixed with prose, which belongs to no record."""
-    one, two = (f"Sending StopReplica request for {n} replicas to broker 1 (state.change.logger)" for n in (1, 2))
-    folder = write(tmp_path / "logs", [["We saw this:", one, *TRACE, "", "and then", two, "and that was all"]])
+    one, two = (
+        f"Sending StopReplica request for {n} replicas to broker 1 (state.change.logger)" for n in (1, 2)
+    )
+    folder = write(
+        tmp_path / "logs", [["We saw this:", one, *TRACE, "", "and then", two, "and that was all"]]
+    )
     records_by_file, _ = read(folder)
     assert records_by_file == [[(2, "\n".join([one, *TRACE])), (9, two)]]
 
@@ -111,13 +122,19 @@ def logs(draw: Any) -> list[str]:
     found, second = [header(0, 9)], 10
     for number in draw(st.lists(st.integers(0, 9), max_size=40)):
         second += number == 0 and second < 59
-        found.append(header(number, second) if number < 5 else draw(st.sampled_from([*TRACE, "", "prose", "[2026] no time"])))
+        found.append(
+            header(number, second)
+            if number < 5
+            else draw(st.sampled_from([*TRACE, "", "prose", "[2026] no time"]))
+        )
     return found
 
 
 @settings(max_examples=150)
 @given(logs(), st.integers(30, 400), st.booleans(), st.sampled_from(["\n", "\r\n"]))
-def test_any_split_gives_the_same_records(tmp_path_factory: Any, lines: list[str], size: int, ended: bool, newline: str) -> None:
+def test_any_split_gives_the_same_records(
+    tmp_path_factory: Any, lines: list[str], size: int, ended: bool, newline: str
+) -> None:
     folder = tmp_path_factory.mktemp("any")
     text = newline.join(lines) + (newline if ended else "")
     (folder / "a.log").write_bytes(text.encode())
@@ -140,7 +157,11 @@ PIECES = [
 ]  # fmt: skip
 
 
-@given(st.lists(st.one_of(st.lists(st.sampled_from(PIECES), max_size=8).map("".join), st.just(header(4))), max_size=6))
+@given(
+    st.lists(
+        st.one_of(st.lists(st.sampled_from(PIECES), max_size=8).map("".join), st.just(header(4))), max_size=6
+    )
+)
 def test_headers_of_many_lines_are_those_of_each_line(lines: list[str]) -> None:
     """`at_once` returns the header of each line, or None where the lines must be read one by one."""
     headers = Headers([layout for layout in PARSER.ruleset.layouts if not layout.bare][:1])
@@ -152,6 +173,10 @@ def test_headers_of_many_lines_are_those_of_each_line(lines: list[str]) -> None:
 
 
 def test_a_header_does_not_continue_in_the_next_line() -> None:
-    lines = [header(1), "[2026-11-20 10:09:04,175] INFO [cut", "short] statement (kafka.controller.KafkaController)"]
+    lines = [
+        header(1),
+        "[2026-11-20 10:09:04,175] INFO [cut",
+        "short] statement (kafka.controller.KafkaController)",
+    ]
     found = list(PARSER.records("\n".join(lines)))
     assert [(record.line_no, record.raw) for record in found] == [(1, lines[0]), (2, "\n".join(lines[1:]))]

@@ -34,7 +34,10 @@ def named(python: str = "", sql: str = "") -> list[str]:
 def test_a_renamed_rule_is_found(rule: str, places: tuple[str, ...]) -> None:
     ruleset = built_in()
     assert rule in {one.name for one in ruleset.rules}
-    renamed = replace(ruleset, rules=tuple(replace(one, name=f"{rule}_x") if one.name == rule else one for one in ruleset.rules))
+    renamed = replace(
+        ruleset,
+        rules=tuple(replace(one, name=f"{rule}_x") if one.name == rule else one for one in ruleset.rules),
+    )
     found = reference_problems(renamed)
     assert all(one.endswith(f": no rule has the event type {rule}") for one in found)
     for place in places:
@@ -49,7 +52,10 @@ def test_a_renamed_rule_is_found(rule: str, places: tuple[str, ...]) -> None:
 def test_the_rules_in_the_guide_have_the_word() -> None:
     page = (Path(__file__).parents[2] / "docs" / "contributing" / "statements.md").read_text("utf-8")
     says = {rule.name: rule.says for rule in built_in().rules}
-    rows = [(word, re.findall(r"`(\w+)`", names)) for word, names in re.findall(r"^\| .* \| `(\w+)` \| (.*`.*) \|$", page, re.M)]
+    rows = [
+        (word, re.findall(r"`(\w+)`", names))
+        for word, names in re.findall(r"^\| .* \| `(\w+)` \| (.*`.*) \|$", page, re.M)
+    ]
     assert sorted(word for word, _ in rows) == sorted(SAYS)
     assert all(len(examples) >= 2 for _, examples in rows)
     assert all(says[example] == word for word, examples in rows for example in examples)
@@ -103,4 +109,6 @@ def test_other_texts_are_no_event_types(python: str) -> None:
     ],
 )
 def test_places_in_sql(sql: str) -> None:
-    assert named(sql=f"SELECT 1\nFROM events e\nWHERE {sql}") == ["schemas/checks/a.sql:3: no rule has the event type broker_odd"]
+    assert named(sql=f"SELECT 1\nFROM events e\nWHERE {sql}") == [
+        "schemas/checks/a.sql:3: no rule has the event type broker_odd"
+    ]

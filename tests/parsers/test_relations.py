@@ -1,4 +1,6 @@
-"""A table or a column that a query names, and that there is not, is found by lint: in checks, facts, views, contracts and in Python's texts."""
+"""A table or a column that a query names, and that there is not, is found by lint: in checks, facts, views,
+contracts and in Python's texts.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,9 @@ def test_ours_are_sound() -> None:
 
 
 def test_queries_of_modules_are_read() -> None:
-    """Texts that are no whole query are few: examples of a command, and parts that a query is put together of."""
+    """Texts that are no whole query are few: examples of a command, and parts that a query is put together
+    of.
+    """
     modules = {str(path.relative_to(JOBS)): path.read_text("utf-8") for path in JOBS.rglob("*.py")}
     modules = {path: text for path, text in modules.items() if not path.startswith("engine/")}
     known = {**_columns_of_tables()}
@@ -36,7 +40,11 @@ def test_queries_of_modules_are_read() -> None:
     ("table", "column", "places"),
     [
         ("events", "error_class", ("schemas/checks/",)),
-        ("partition_timeline", "valid_to", ("schemas/contracts/partition_timeline.toml", "schemas/views/partitions_now.sql")),
+        (
+            "partition_timeline",
+            "valid_to",
+            ("schemas/contracts/partition_timeline.toml", "schemas/views/partitions_now.sql"),
+        ),
         ("coverage", "replica_states", ("jobs/reporting/verdict.py:",)),
         ("durability", "min_insync_replicas", ("schemas/facts/min_isr.sql",)),
         ("findings", "check_id", ("schemas/views/proof.sql",)),
@@ -55,8 +63,12 @@ def test_a_renamed_column_is_found(table: str, column: str, places: tuple[str, .
 @pytest.mark.parametrize("table", ["coverage", "events", "reassignments"])
 def test_a_renamed_table_is_found(table: str) -> None:
     tables = _columns_of_tables()
-    found = name_problems({f"{name}_x" if name == table else name: columns for name, columns in tables.items()})
-    assert any(one.endswith(f"there is no table {name}") for one in found for name in (table, f"audited_{table}"))
+    found = name_problems(
+        {f"{name}_x" if name == table else name: columns for name, columns in tables.items()}
+    )
+    assert any(
+        one.endswith(f"there is no table {name}") for one in found for name in (table, f"audited_{table}")
+    )
 
 
 @pytest.mark.parametrize(
@@ -66,9 +78,15 @@ def test_a_renamed_table_is_found(table: str) -> None:
         ("SELECT e.odd FROM audited_events e", ["e has no column odd"]),
         ("SELECT ts FROM odd", ["there is no table odd"]),
         ("WITH a AS (SELECT ts AS at FROM events) SELECT ts FROM a", ["a has no column ts"]),
-        ("SELECT a.ts FROM (SELECT * FROM events) a JOIN nodes n ON n.odd = a.cluster", ["n has no column odd"]),
+        (
+            "SELECT a.ts FROM (SELECT * FROM events) a JOIN nodes n ON n.odd = a.cluster",
+            ["n has no column odd"],
+        ),
         ("SELECT ts FROM events UNION ALL SELECT odd FROM events", ["events has no column odd"]),
-        ("SELECT 1 FROM events e WHERE EXISTS (SELECT 1 FROM nodes n WHERE n.cluster = e.odd)", ["e has no column odd"]),
+        (
+            "SELECT 1 FROM events e WHERE EXISTS (SELECT 1 FROM nodes n WHERE n.cluster = e.odd)",
+            ["e has no column odd"],
+        ),
     ],
 )
 def test_missing_tables_and_columns_are_found(sql: str, found: list[str]) -> None:
@@ -98,5 +116,10 @@ def test_output() -> None:
 
 def test_places_in_python() -> None:
     source = "x = 1\nq = f'SELECT odd, {x} FROM events WHERE {x} AND topic = {x!r}'"
-    assert problems_of_modules({"jobs/a.py": source}, TABLES) == (["jobs/a.py:2: events has no column odd"], [])
-    assert problems_of_modules({"jobs/a.py": "q = f'SELECT {x} FROM stored_{table} GROUP BY cluster'"}, TABLES) == ([], [])
+    assert problems_of_modules({"jobs/a.py": source}, TABLES) == (
+        ["jobs/a.py:2: events has no column odd"],
+        [],
+    )
+    assert problems_of_modules(
+        {"jobs/a.py": "q = f'SELECT {x} FROM stored_{table} GROUP BY cluster'"}, TABLES
+    ) == ([], [])

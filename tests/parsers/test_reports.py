@@ -1,4 +1,6 @@
-"""Logs as bug reports, chats, mails and exports have them give the events of the log itself; known forms have a name."""
+"""Logs as bug reports, chats, mails and exports have them give the events of the log itself; known forms have
+a name.
+"""
 
 from __future__ import annotations
 
@@ -46,7 +48,8 @@ def test_the_documents_list_each_form() -> None:
     """That each one is read is tested above, and that others are named below."""
     page = Path(__file__).parents[2] / "docs" / "reference" / "layouts.md"
     listed = [
-        row.strip("| ").split(" | ") for row in page.read_text("utf-8").partition("<!-- forms -->")[2].strip().split("\n")[2:]
+        row.strip("| ").split(" | ")
+        for row in page.read_text("utf-8").partition("<!-- forms -->")[2].strip().split("\n")[2:]
     ]
     assert [name for name, _, now in listed if now == f"{len(WANTED)} of {len(WANTED)}"] == list(REPORTS)
     assert {name for name, _, now in listed if now.startswith("named: ")} == {"RTF", "HTML in one line"}
@@ -63,8 +66,13 @@ def test_a_report_forges_no_record(name: str, quoted: str) -> None:
 
 
 def test_a_line_inside_of_a_record_begins_no_record() -> None:
-    """Strings of one record each, most with further lines: one that looks like a header is a part of the message."""
-    events = [json.dumps({"message": f"{line}\n{FORGED}" if number % 2 else line}) for number, line in enumerate([LINE] * 8)]
+    """Strings of one record each, most with further lines: one that looks like a header is a part of the
+    message.
+    """
+    events = [
+        json.dumps({"message": f"{line}\n{FORGED}" if number % 2 else line})
+        for number, line in enumerate([LINE] * 8)
+    ]
     _, records = read(events)
     assert len(records) == 8
     assert all("replica 9" not in record.statement for record in records)
@@ -101,9 +109,9 @@ def test_gelf_layout_of_log4j2() -> None:
     envelope, records = read(lines)
     assert envelope is not None
     assert not envelope.layers
-    assert {(one.layout, one.logger, one.thread, one.log_ident + one.statement, one.ts) for one in records} == {
-        ("gelf", "state.change.logger", "main", SAID, "2026-11-20 10:38:50.637Z")
-    }
+    assert {
+        (one.layout, one.logger, one.thread, one.log_ident + one.statement, one.ts) for one in records
+    } == {("gelf", "state.change.logger", "main", SAID, "2026-11-20 10:38:50.637Z")}
     assert [(one.level, one.rest) for one in records[:2]] == [("INFO", ""), ("ERROR", thrown)]
 
 
@@ -141,12 +149,16 @@ def test_files_without_lines_are_named_with_a_remedy(content: str, why: str, tmp
 def test_the_cure_for_html_gives_the_log(tmp_path: Path) -> None:
     path = tmp_path / "report"
     file, _ = rows(path, "<p>" + "<br>".join(PLAIN[:2]) + "<br />" + "<br/>".join(PLAIN[-2:]) + "</p>")
-    command = file.why.partition("`")[2].partition("`")[0].replace("FILE.log", "cured").replace("FILE", "report")
+    command = (
+        file.why.partition("`")[2].partition("`")[0].replace("FILE.log", "cured").replace("FILE", "report")
+    )
     subprocess.run(["sh", "-c", command], cwd=tmp_path, check=True)
     assert len(rows(tmp_path / "other", (tmp_path / "cured").read_text())[1]) == 4
 
 
-@pytest.mark.parametrize("text", ["'a' + 'b'", "['a'", "('a', b)", r"'\d'", "'\\x'", "[" * 5000 + "'a'", "'a'x", "b'é'", "{'a'}"])
+@pytest.mark.parametrize(
+    "text", ["'a' + 'b'", "['a'", "('a', b)", r"'\d'", "'\\x'", "[" * 5000 + "'a'", "'a'x", "b'é'", "{'a'}"]
+)
 def test_text_that_python_does_not_print_is_no_string(text: str) -> None:
     """Nothing is computed, and nothing is said on standard error."""
     assert _object(text) is None
@@ -155,7 +167,8 @@ def test_text_that_python_does_not_print_is_no_string(text: str) -> None:
 @settings(max_examples=60, deadline=None)
 @given(
     st.recursive(
-        st.text() | st.none() | st.booleans() | st.integers(), lambda some: st.lists(some) | st.dictionaries(st.text(), some)
+        st.text() | st.none() | st.booleans() | st.integers(),
+        lambda some: st.lists(some) | st.dictionaries(st.text(), some),
     )
 )
 def test_python_literals_are_read_as_json(content: object) -> None:
@@ -165,11 +178,17 @@ def test_python_literals_are_read_as_json(content: object) -> None:
 
 @settings(max_examples=60, deadline=None)
 @given(
-    st.lists(st.one_of(st.sampled_from(["list", "object", "string", "lines"]), st.integers(0, 2)), min_size=1, max_size=4),
+    st.lists(
+        st.one_of(st.sampled_from(["list", "object", "string", "lines"]), st.integers(0, 2)),
+        min_size=1,
+        max_size=4,
+    ),
     st.booleans(),
 )
 def test_a_log_in_any_json_gives_its_events(shape: list[str | int], is_pretty: bool) -> None:
-    """A log as one string, a string a line, in lists and objects of any depth, in one line of a file or over many."""
+    """A log as one string, a string a line, in lists and objects of any depth, in one line of a file or over
+    many.
+    """
     content: object = list(PLAIN) if "lines" in shape else "\n".join(PLAIN)
     for one in shape:
         if one == "list":
@@ -191,7 +210,9 @@ def test_lines_that_a_terminal_has_filled_with_blanks(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("records", [5_000, 60_000])
 def test_a_long_log_in_one_line_of_json(records: int, tmp_path: Path) -> None:
-    """It is read as a whole, or named with the command that writes its lines; nothing is read of a part of it."""
+    """It is read as a whole, or named with the command that writes its lines; nothing is read of a part of
+    it.
+    """
     lines = [change(number % 3 + 1, number % 60) for number in range(records)]
     for name, content in (("string", {"log": "\n".join(lines)}), ("list", cloudwatch(lines))):
         file, found = rows(tmp_path / f"{name}.json", json.dumps(content) + "\n")

@@ -21,7 +21,17 @@ MEGABYTE = 1024 * 1024
 # a pattern that is linear needs some 10 ms for a megabyte; one that is not needs hours
 PATIENCE = 2.0
 A_LONG_TIME = 0.2
-FILLERS = ["x", "9", " ", "[(", "a b ", "orders-0,", "a-1, ", "[Topic=a,Partition=0,Replica=1],", "a-0 -> List(1, 2), "]
+FILLERS = [
+    "x",
+    "9",
+    " ",
+    "[(",
+    "a b ",
+    "orders-0,",
+    "a-1, ",
+    "[Topic=a,Partition=0,Replica=1],",
+    "a-0 -> List(1, 2), ",
+]
 RULESET: RuleSet = built_in()
 
 
@@ -31,7 +41,10 @@ class TooSlow(Exception):
 
 @contextmanager
 def patience(seconds: float = PATIENCE) -> Iterator[None]:
-    """Of CPU time. Python's `re` looks for signals while it matches, so a pattern that runs away can be stopped."""
+    """Of CPU time.
+
+    Python's `re` looks for signals while it matches, so a pattern that runs away can be stopped.
+    """
 
     def give_up(_number: int, _frame: FrameType | None) -> None:
         raise TooSlow
@@ -68,7 +81,9 @@ def test_every_sample_is_accepted_by_its_own_rule_only() -> None:
         claimant = PARSER.claimant(sample.record)
         assert claimant is not None, sample.line
         assert claimant.name == sample.rule.name, sample.line
-        assert [name for name in claiming if PARSER.accepts(name, statement)] == [sample.rule.name], sample.line
+        assert [name for name in claiming if PARSER.accepts(name, statement)] == [sample.rule.name], (
+            sample.line
+        )
 
 
 def test_no_rule_hides_another() -> None:
@@ -77,7 +92,9 @@ def test_no_rule_hides_another() -> None:
         for earlier in RULESET.rules[:number]:
             takes_every_start = all(start.startswith(earlier.starts) for start in rule.starts)
             takes_every_text = earlier.contains is None or earlier.contains in (rule.contains or "")
-            assert not (takes_every_start and takes_every_text), f"{earlier.name} takes all statements of {rule.name}"
+            assert not (takes_every_start and takes_every_text), (
+                f"{earlier.name} takes all statements of {rule.name}"
+            )
 
 
 def test_names_are_unique() -> None:
@@ -127,7 +144,9 @@ def test_a_line_of_a_megabyte_is_no_trap(filler: str) -> None:
 
 @pytest.mark.parametrize("filler", FILLERS)
 def test_long_values_are_read_fast(filler: str) -> None:
-    """At every place where a sample has a value: a pattern that is not linear needs seconds for 20,000 characters already."""
+    """At every place where a sample has a value: a pattern that is not linear needs seconds for 20,000
+    characters already.
+    """
     slow = set()
     for sample in SAMPLES:
         statement = sample.record.statement
@@ -172,7 +191,9 @@ def test_a_partition_state_of_ten_megabytes_is_read_or_drift() -> None:
     sample = next(
         sample.line
         for sample in SAMPLES
-        if "isr" in sample.rule.columns and "become-leader LeaderAndIsr" in sample.line and "isr=[" in sample.line
+        if "isr" in sample.rule.columns
+        and "become-leader LeaderAndIsr" in sample.line
+        and "isr=[" in sample.line
     )
     start, end = sample.index("isr=[") + 5, sample.index("]", sample.index("isr=["))
     with patience(10):

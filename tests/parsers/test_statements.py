@@ -13,7 +13,9 @@ from statements import NOT_TYPED, Reading, kraft_examples, read_line, readings, 
 WORDINGS = Path(__file__).parents[1] / "wordings.txt"
 
 
-@pytest.mark.parametrize("line", [line for line in WORDINGS.read_text("utf-8").splitlines() if line[:1] == "["])
+@pytest.mark.parametrize(
+    "line", [line for line in WORDINGS.read_text("utf-8").splitlines() if line[:1] == "["]
+)
 def test_a_wording_of_a_released_version_is_known(line):
     assert not read_line(line)[0]["drifted"]
 
@@ -58,7 +60,13 @@ def test_every_statement_is_read_whole(all_readings):
 
 @pytest.mark.shared
 def test_values_have_a_column_or_a_reason(all_readings):
-    lost = {(r.rules[0], name): r.rendering.line for r in all_readings if r.rules for name in r.lost if reason(r, name) is None}
+    lost = {
+        (r.rules[0], name): r.rendering.line
+        for r in all_readings
+        if r.rules
+        for name in r.lost
+        if reason(r, name) is None
+    }
     assert lost == {}
 
 
@@ -66,7 +74,9 @@ def test_values_have_a_column_or_a_reason(all_readings):
 def test_every_reason_is_needed(all_readings):
     given = {(r.rules[0], name) for r in all_readings if r.rules for name in r.lost}
     idle = [
-        why for why in NOT_TYPED if not any(re.fullmatch(why[0], rule) and re.fullmatch(why[1], name) for rule, name in given)
+        why
+        for why in NOT_TYPED
+        if not any(re.fullmatch(why[0], rule) and re.fullmatch(why[1], name) for rule, name in given)
     ]
     assert idle == []
 

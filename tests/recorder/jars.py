@@ -1,4 +1,6 @@
-"""Kafka's jars from Maven Central, by Maven itself, kept in the user's cache; and which class of them is a tool."""
+"""Kafka's jars from Maven Central, by Maven itself, kept in the user's cache; and which class of them is a
+tool.
+"""
 
 from __future__ import annotations
 
@@ -42,7 +44,10 @@ def scala(version: str) -> str:
 
 def dependencies(version: str) -> list[tuple[str, str, str]]:
     """Artifacts that make a broker and its tools; the logging backend is never among them."""
-    found = [("org.apache.kafka", f"kafka_{scala(version)}", version), ("org.apache.kafka", "kafka-tools", version)]
+    found = [
+        ("org.apache.kafka", f"kafka_{scala(version)}", version),
+        ("org.apache.kafka", "kafka-tools", version),
+    ]
     if numbers(version) >= (4,):
         return [
             *found,
@@ -61,8 +66,17 @@ def fetch(version: str) -> Path:
     if (folder / ".complete").is_file():
         return folder
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / "pom.xml").write_text(POM.format("\n".join(DEPENDENCY.format(*one) for one in dependencies(version))), "utf-8")
-    command = ["mvn", "-q", "-B", "dependency:copy-dependencies", "-DincludeScope=runtime", f"-DoutputDirectory={folder}"]
+    (folder / "pom.xml").write_text(
+        POM.format("\n".join(DEPENDENCY.format(*one) for one in dependencies(version))), "utf-8"
+    )
+    command = [
+        "mvn",
+        "-q",
+        "-B",
+        "dependency:copy-dependencies",
+        "-DincludeScope=runtime",
+        f"-DoutputDirectory={folder}",
+    ]
     try:
         done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=900, check=False)
     except FileNotFoundError:
@@ -71,7 +85,8 @@ def fetch(version: str) -> Path:
         raise RecorderError(f"Kafka {version} could not be fetched within 15 minutes; run it again") from None
     if done.returncode or not list(folder.glob(f"kafka_{scala(version)}-*.jar")):
         said = next(
-            (line for line in done.stdout.splitlines() if line.startswith("[ERROR]")), "no such version on Maven Central?"
+            (line for line in done.stdout.splitlines() if line.startswith("[ERROR]")),
+            "no such version on Maven Central?",
         )
         raise RecorderError(f"Kafka {version} could not be fetched: {said}")
     # reload4j takes the place of log4j 1, which old versions bring
@@ -82,7 +97,10 @@ def fetch(version: str) -> Path:
 
 
 def class_of(jars: Path, simple_name: str) -> str:
-    """Full name of a tool: DumpLogSegments, say, has moved from kafka.tools to org.apache.kafka.tools. Raises RecorderError."""
+    """Full name of a tool: DumpLogSegments, say, has moved from kafka.tools to org.apache.kafka.tools.
+
+    Raises RecorderError.
+    """
     for jar in sorted(jars.glob("kafka*.jar")):
         with zipfile.ZipFile(jar) as content:
             for name in content.namelist():

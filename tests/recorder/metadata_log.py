@@ -1,4 +1,6 @@
-"""The truth of a KRaft recording: what kafka-dump-log printed, as records, and partitions as they were after each (PartitionRegistration.merge)."""
+"""The truth of a KRaft recording: what kafka-dump-log printed, as records, and partitions as they were after
+each (PartitionRegistration.merge).
+"""
 
 from __future__ import annotations
 
@@ -11,13 +13,26 @@ from typing import Any
 BATCH = re.compile(r"baseOffset: .*?partitionLeaderEpoch: (\d+)")
 RECORD = re.compile(r"\| offset: (\d+) CreateTime: (\d+) .*?payload: (\{.*\})\s*$")
 # field of a change record -> field of a partition; absent or null: unchanged
-LISTS = {"replicas": "replicas", "isr": "isr", "removingReplicas": "removingReplicas", "addingReplicas": "addingReplicas"}
-ELIGIBLE = {"eligibleLeaderReplicas": "eligibleLeaderReplicas", "lastKnownElr": "lastKnownElr", "lastKnownELR": "lastKnownElr"}
+LISTS = {
+    "replicas": "replicas",
+    "isr": "isr",
+    "removingReplicas": "removingReplicas",
+    "addingReplicas": "addingReplicas",
+}
+ELIGIBLE = {
+    "eligibleLeaderReplicas": "eligibleLeaderReplicas",
+    "lastKnownElr": "lastKnownElr",
+    "lastKnownELR": "lastKnownElr",
+}
 
 
 def stamp(milliseconds: int) -> str:
     """`2026-11-20T10:12:50.566Z`"""
-    return datetime.fromtimestamp(milliseconds / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    return (
+        datetime.fromtimestamp(milliseconds / 1000, UTC)
+        .isoformat(timespec="milliseconds")
+        .replace("+00:00", "Z")
+    )
 
 
 def records(lines: Iterable[str]) -> Iterator[dict[str, Any]]:
@@ -36,7 +51,9 @@ def records(lines: Iterable[str]) -> Iterator[dict[str, Any]]:
 
 
 def timeline(log: Iterable[dict[str, Any]]) -> Iterator[dict[str, Any]]:
-    """Each partition as it was after each record about it; `new` where it was created, `removed` where its topic was deleted."""
+    """Each partition as it was after each record about it; `new` where it was created, `removed` where its
+    topic was deleted.
+    """
     names: dict[str, str] = {}
     partitions: dict[tuple[str, int], dict[str, Any]] = {}
     for record in log:
@@ -54,9 +71,15 @@ def timeline(log: Iterable[dict[str, Any]]) -> Iterator[dict[str, Any]]:
             yield {**head, **_named(key, names), "new": False, **partitions[key]}
         elif kind == "CLEAR_ELR_RECORD":
             for key, held in partitions.items():
-                if data["topicName"] in ("", names[key[0]]) and (held["eligibleLeaderReplicas"] or held["lastKnownElr"]):
+                if data["topicName"] in ("", names[key[0]]) and (
+                    held["eligibleLeaderReplicas"] or held["lastKnownElr"]
+                ):
                     epoch = held["partitionEpoch"] + 1
-                    partitions[key] = held | {"eligibleLeaderReplicas": [], "lastKnownElr": [], "partitionEpoch": epoch}
+                    partitions[key] = held | {
+                        "eligibleLeaderReplicas": [],
+                        "lastKnownElr": [],
+                        "partitionEpoch": epoch,
+                    }
                     yield {**head, **_named(key, names), "new": False, **partitions[key]}
         elif kind == "REMOVE_TOPIC_RECORD":
             for key in [key for key in partitions if key[0] == data["topicId"]]:
@@ -79,9 +102,13 @@ def _registered(data: dict[str, Any]) -> dict[str, Any]:
 
 
 def _merged(before: dict[str, Any], data: dict[str, Any]) -> dict[str, Any]:
-    """The partition epoch grows with every record, the leader epoch with each that names a leader, be it the same."""
+    """The partition epoch grows with every record, the leader epoch with each that names a leader, be it the
+    same.
+    """
     now = before | {"partitionEpoch": before["partitionEpoch"] + 1}
-    now |= {held: list(data[name]) for name, held in {**LISTS, **ELIGIBLE}.items() if data.get(name) is not None}
+    now |= {
+        held: list(data[name]) for name, held in {**LISTS, **ELIGIBLE}.items() if data.get(name) is not None
+    }
     if data.get("leader", -2) != -2:
         now |= {"leader": data["leader"], "leaderEpoch": before["leaderEpoch"] + 1}
     if data.get("leaderRecoveryState", -1) != -1:

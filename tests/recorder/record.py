@@ -1,21 +1,26 @@
-"""Starts a real Kafka on loopback, in KRaft or ZooKeeper mode, runs a scenario, keeps logs and truth as sample_logs/ has them, and checks them.
+"""Starts a real Kafka on loopback, in KRaft or ZooKeeper mode, runs a scenario, keeps logs and truth as
+sample_logs/ has them, and checks them.
 
     python tests/recorder/record.py --kafka 4.3.0 --scenario reassign --into recordings
     python tests/recorder/record.py --fault disk-full
 
-A scenario is a TOML file: nodes (ids of brokers), controllers (ids of nodes that are KRaft controllers alone; without them each broker is one, too),
-log_dirs (of each broker, 1 without it), small_disks (node -> megabytes of the file system that its data is on), networked (each node has a network
-of its own), clocks (nodes whose clock can jump), fault (see faults.py) and steps, each with `do`:
-create (topic, assignment or partitions and replication_factor, config) · expand (topic, partitions) · fill (topic, records) · delete (topic) ·
-reassign (plan, throttle, cancel) · elect (type, topic) · kill, stop (node = "controller": the active one) · start (node = "all": that have ended; expect = "runs", "ends" or "anything") ·
-break, mend (node: its last log directory; to be mended while it is down) · wait (until = "reassigned" or "in sync") · describe · sleep (seconds) ·
-pause (node, "controller" too: its process stands still) · resume (node = "all": that are paused) ·
-wipe (all data deleted, the same nodes begin anew and their logs go on) · migrate (to = "hybrid", then "kraft", then "finalized"; ZooKeeper mode only;
-brokers: those that are restarted, all without it) · wipe_node (node; cluster_id = "other") · crowd (node: another file fills its small disk) ·
-lock, unlock (node: nobody may read its last log directory) · cut (groups: lists of nodes between which every packet is lost) · join ·
-jump (node, seconds: its clock) · double (node: a second process with its id, its own disk and its own ports) · occupy (node: its port is taken) ·
-configure (node, set) · damage (node, file = "log" or "checkpoint": bytes of its metadata log, or of the newest snapshot, are overwritten).
-A step with `fault = true` is the moment at which the fault begins.
+A scenario is a TOML file: nodes (ids of brokers), controllers (ids of nodes that are KRaft controllers alone;
+without them each broker is one, too), log_dirs (of each broker, 1 without it), small_disks (node -> megabytes
+of the file system that its data is on), networked (each node has a network of its own), clocks (nodes whose
+clock can jump), fault (see faults.py) and steps, each with `do`: create (topic, assignment or partitions and
+replication_factor, config) · expand (topic, partitions) · fill (topic, records) · delete (topic) · reassign
+(plan, throttle, cancel) · elect (type, topic) · kill, stop (node = "controller": the active one) · start
+(node = "all": that have ended; expect = "runs", "ends" or "anything") · break, mend (node: its last log
+directory; to be mended while it is down) · wait (until = "reassigned" or "in sync") · describe · sleep
+(seconds) · pause (node, "controller" too: its process stands still) · resume (node = "all": that are paused)
+· wipe (all data deleted, the same nodes begin anew and their logs go on) · migrate (to = "hybrid", then
+"kraft", then "finalized"; ZooKeeper mode only;
+brokers: those that are restarted, all without it) · wipe_node (node; cluster_id = "other") · crowd (node:
+another file fills its small disk) · lock, unlock (node: nobody may read its last log directory) · cut
+(groups: lists of nodes between which every packet is lost) · join · jump (node, seconds: its clock) · double
+(node: a second process with its id, its own disk and its own ports) · occupy (node: its port is taken) ·
+configure (node, set) · damage (node, file = "log" or "checkpoint": bytes of its metadata log, or of the
+newest snapshot, are overwritten). A step with `fault = true` is the moment at which the fault begins.
 """
 
 from __future__ import annotations
@@ -93,7 +98,13 @@ CLOCK = Path("/usr/lib/x86_64-linux-gnu/faketime/libfaketimeMT.so.1")
 # how far a cluster is on its way from ZooKeeper
 MIGRATIONS = ("hybrid", "kraft", "finalized")
 # step -> what stands for no node in particular
-ANY_NODE = {"kill": "controller", "stop": "controller", "pause": "controller", "start": "all", "resume": "all"}
+ANY_NODE = {
+    "kill": "controller",
+    "stop": "controller",
+    "pause": "controller",
+    "start": "all",
+    "resume": "all",
+}
 QUORUM = """controller.listener.names=CONTROLLER
 listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT
 inter.broker.listener.name=PLAINTEXT
@@ -159,7 +170,11 @@ def scenario_of(path: Path) -> dict[str, Any]:
     nodes, controllers = content.get("nodes"), content.get("controllers", [])
     for name, ids in (("nodes", nodes), ("controllers", controllers)):
         least = 1 if name == "nodes" else 0
-        if not isinstance(ids, list) or not least <= len(ids) <= 6 or not all(type(node) is int for node in ids):
+        if (
+            not isinstance(ids, list)
+            or not least <= len(ids) <= 6
+            or not all(type(node) is int for node in ids)
+        ):
             raise RecorderError(f"{path}: {name} must be a list of one to six ids")
     log_dirs = content.get("log_dirs", 1)
     if type(log_dirs) is not int or not 1 <= log_dirs <= 4:
@@ -167,7 +182,9 @@ def scenario_of(path: Path) -> dict[str, Any]:
     for number, step in enumerate(content.get("step", []), 1):
         needed, allowed = STEPS.get(step.get("do"), (None, None))
         if needed is None or allowed is None:
-            raise RecorderError(f"{path}: step {number}: do is {step.get('do')!r}; known are {', '.join(STEPS)}")
+            raise RecorderError(
+                f"{path}: step {number}: do is {step.get('do')!r}; known are {', '.join(STEPS)}"
+            )
         if missing := needed - step.keys():
             raise RecorderError(f"{path}: step {number} ({step['do']}): {min(missing)} is missing")
         if unknown := step.keys() - needed - allowed - {"do", "fault"}:
@@ -180,17 +197,25 @@ def scenario_of(path: Path) -> dict[str, Any]:
             )
         if step.get("expect", "runs") not in EXPECTED:
             raise RecorderError(f"{path}: step {number} (start): expect is one of {', '.join(EXPECTED)}")
-        for kind, key, needs in (("crowd", "small_disks", "node"), ("jump", "clocks", "node"), ("cut", "networked", None)):
+        for kind, key, needs in (
+            ("crowd", "small_disks", "node"),
+            ("jump", "clocks", "node"),
+            ("cut", "networked", None),
+        ):
             known = content.get(key, [])
             if step["do"] == kind and not (str(step["node"]) in map(str, known) if needs else known):
                 raise RecorderError(f"{path}: step {number} ({kind}): {key} does not allow it")
         if step["do"] == "break" and log_dirs == 1:
-            raise RecorderError(f"{path}: step {number} (break): a broker with one log directory ends with it; set log_dirs")
+            raise RecorderError(
+                f"{path}: step {number} (break): a broker with one log directory ends with it; set log_dirs"
+            )
     return content
 
 
 def log4j_properties(version: str, mode: str, level: str, folder: str) -> tuple[str, str]:
-    """(option of Java, text of the file): controller.log, state-change.log and server.log of a node, with the official pattern and levels."""
+    """(option of Java, text of the file): controller.log, state-change.log and server.log of a node, with the
+    official pattern and levels.
+    """
     trace, loggers = level == "trace", LOGGERS[mode]
     files = dict.fromkeys(["server", *(file for _, file, _, _ in loggers)])
     if numbers(version) >= (4,):
@@ -214,7 +239,10 @@ def log4j_properties(version: str, mode: str, level: str, folder: str) -> tuple[
             f"log4j.appender.{name}.layout.ConversionPattern=[%d] %p %m (%c)%n",
         ]  # fmt: skip
     for logger, name, default, traced in loggers:
-        lines += [f"log4j.logger.{logger}={traced if trace else default}, {name}", f"log4j.additivity.{logger}=false"]
+        lines += [
+            f"log4j.logger.{logger}={traced if trace else default}, {name}",
+            f"log4j.additivity.{logger}=false",
+        ]
     return "log4j.configuration", "\n".join(lines) + "\n"
 
 
@@ -233,7 +261,9 @@ def free_ports(count: int) -> list[int]:
 
 
 def forget(recording: Path, folders: Sequence[Path]) -> None:
-    """Takes this machine out of all that was recorded: its folders, and the lines in which ZooKeeper's client describes it."""
+    """Takes this machine out of all that was recorded: its folders, and the lines in which ZooKeeper's client
+    describes it.
+    """
     for file in (path for path in recording.rglob("*") if path.is_file()):
         before = file.read_bytes()
         after = ENVIRONMENT.sub(b"", before)
@@ -250,11 +280,16 @@ def system(*command: object) -> None:
     except FileNotFoundError:
         raise RecorderError(f"{command[0]} is not installed") from None
     if done.returncode:
-        raise RecorderError(f"{' '.join(map(str, command))}: {done.stderr.strip()}; the recorder needs the rights of root for it")
+        raise RecorderError(
+            f"{' '.join(map(str, command))}: {done.stderr.strip()}; the recorder needs the rights of root for it"
+        )
 
 
 class Machines:
-    """What nodes of a scenario have of their own beside a process: a small disk, a network, a clock. Needs the rights of root where there is any."""
+    """What nodes of a scenario have of their own beside a process: a small disk, a network, a clock.
+
+    Needs the rights of root where there is any.
+    """
 
     def __init__(self, scenario: dict[str, Any], work: Path, nodes: Sequence[int]) -> None:
         self.work = work
@@ -373,14 +408,17 @@ def listens(port: int, host: str = "127.0.0.1") -> bool:
 
 
 class Cluster:
-    """Nodes of KRaft on loopback, their tools, and what was done to them. As a context manager: no node outlives it.
+    """Nodes of KRaft on loopback, their tools, and what was done to them. As a context manager: no node
+    outlives it.
 
     ports: of brokers. quorum: of controllers. Without controllers of their own brokers are also these.
     """
 
     mode = "kraft"
 
-    def __init__(self, version: str, level: str, scenario: dict[str, Any], recording: Path, work: Path) -> None:
+    def __init__(
+        self, version: str, level: str, scenario: dict[str, Any], recording: Path, work: Path
+    ) -> None:
         self.version, self.level, self.recording, self.work = version, level, recording, work
         self.jars = fetch(version)
         self.log_dirs = scenario.get("log_dirs", 1)
@@ -425,13 +463,20 @@ class Cluster:
     def tool(self, simple_name: str, *arguments: str, timeout: float = 180) -> str:
         """Runs one of Kafka's own tools; what it printed. Raises RecorderError."""
         quiet = self.work / "tools.properties"
-        quiet.write_text("rootLogger.level = ERROR\n" if numbers(self.version) >= (4,) else "log4j.rootLogger=ERROR\n", "utf-8")
+        quiet.write_text(
+            "rootLogger.level = ERROR\n" if numbers(self.version) >= (4,) else "log4j.rootLogger=ERROR\n",
+            "utf-8",
+        )
         option = "log4j2.configurationFile" if numbers(self.version) >= (4,) else "log4j.configuration"
-        command = self.java(class_of(self.jars, simple_name), *arguments, options=[f"-D{option}=file:{quiet}"])
+        command = self.java(
+            class_of(self.jars, simple_name), *arguments, options=[f"-D{option}=file:{quiet}"]
+        )
         try:
             done = subprocess.run(command, capture_output=True, text=True, timeout=timeout, check=False)
         except subprocess.TimeoutExpired:
-            raise RecorderError(f"{simple_name} {' '.join(arguments)} did not end within {timeout:.0f} s") from None
+            raise RecorderError(
+                f"{simple_name} {' '.join(arguments)} did not end within {timeout:.0f} s"
+            ) from None
         if done.returncode:
             said = done.stderr.strip()[-400:] + done.stdout.strip()[-400:]
             raise RecorderError(f"{simple_name} {' '.join(arguments)} failed: {said}")
@@ -452,7 +497,9 @@ class Cluster:
 
     def is_reassigned(self) -> bool:
         """Whether no partition is being reassigned."""
-        return "No partition reassignments" in self.tool("ReassignPartitionsCommand", *self.address((2, 6)), "--list")
+        return "No partition reassignments" in self.tool(
+            "ReassignPartitionsCommand", *self.address((2, 6)), "--list"
+        )
 
     @property
     def nodes(self) -> list[int]:
@@ -461,13 +508,21 @@ class Cluster:
 
     def active_controller(self) -> int:
         """The node that leads the quorum."""
-        told = self.tool("MetadataQuorumCommand", "--bootstrap-server", self.bootstrap, "describe", "--status")
+        told = self.tool(
+            "MetadataQuorumCommand", "--bootstrap-server", self.bootstrap, "describe", "--status"
+        )
         return int(re.findall(r"LeaderId:\s+(\d+)", told)[0])
 
     def format(self) -> None:
         """Writes configurations and formats the nodes' folders."""
         self.cluster_id = new_cluster_id()
-        self.note("format", nodes=self.nodes, cluster_id=self.cluster_id, voters=list(self.quorum), brokers=list(self.ports))
+        self.note(
+            "format",
+            nodes=self.nodes,
+            cluster_id=self.cluster_id,
+            voters=list(self.quorum),
+            brokers=list(self.ports),
+        )
         for node in self.nodes:
             self.format_node(self.write_properties(node, KRAFT), self.cluster_id)
 
@@ -483,7 +538,10 @@ class Cluster:
         host = self.machines.host(node)
         listeners = {
             role: f"{protocol}://{host}:{ids[node]}"
-            for role, protocol, ids in (("broker", "PLAINTEXT", self.ports), ("controller", "CONTROLLER", self.quorum))
+            for role, protocol, ids in (
+                ("broker", "PLAINTEXT", self.ports),
+                ("controller", "CONTROLLER", self.quorum),
+            )
             if node in ids
         }
         values |= {
@@ -499,7 +557,9 @@ class Cluster:
         return [self.work / (f"data-{node}" if n == 0 else f"data-{node}-{n}") for n in range(self.log_dirs)]
 
     def wipe(self) -> None:
-        """Stops all nodes, keeps the truth till then, deletes what they wrote, and begins another cluster with them."""
+        """Stops all nodes, keeps the truth till then, deletes what they wrote, and begins another cluster
+        with them.
+        """
         self.stop_all()
         self.dump()
         self.note("data deleted on all nodes")
@@ -519,7 +579,10 @@ class Cluster:
     def crowd(self, node: int) -> None:
         """Fill the disk of a node with another file."""
         self.note("disk filled up", node=node, directory=f"data-{node}")
-        with contextlib.suppress(OSError), (self.work / f"data-{node}" / "other-program").open("wb", buffering=0) as file:
+        with (
+            contextlib.suppress(OSError),
+            (self.work / f"data-{node}" / "other-program").open("wb", buffering=0) as file,
+        ):
             while file.write(bytes(1 << 16)):
                 pass
 
@@ -576,10 +639,15 @@ class Cluster:
         self.note("configuration changed", node=node, set=set)
         file = self.work / f"node-{node}.properties"
         kept = [line for line in file.read_text("utf-8").splitlines() if line.partition("=")[0] not in set]
-        file.write_text("\n".join([*kept, *(f"{name}={value}" for name, value in set.items())]) + "\n", "utf-8")
+        file.write_text(
+            "\n".join([*kept, *(f"{name}={value}" for name, value in set.items())]) + "\n", "utf-8"
+        )
 
     def damage(self, node: int, file: str) -> None:
-        """Overwrite bytes amid the metadata log of a node, or amid its newest snapshot. Raises RecorderError."""
+        """Overwrite bytes amid the metadata log of a node, or amid its newest snapshot.
+
+        Raises RecorderError.
+        """
         folder = self.work / f"data-{node}" / "__cluster_metadata-0"
         found = sorted(folder.glob(f"*.{file}"))
         if not found:
@@ -634,7 +702,10 @@ class Cluster:
         """Puts a file in the place of the last one: what is written to it next fails."""
         folder = self.log_dirs_of(node)[-1]
         self.note(
-            "log directory broken", node=node, directory=folder.name, partitions=sorted(p.name for p in folder.glob("*-[0-9]*"))
+            "log directory broken",
+            node=node,
+            directory=folder.name,
+            partitions=sorted(p.name for p in folder.glob("*-[0-9]*")),
         )
         folder.rename(folder.with_suffix(".away"))
         folder.touch()
@@ -649,7 +720,10 @@ class Cluster:
         folder.with_suffix(".away").rename(folder)
 
     def start(self, *nodes: int, expect: str = "runs") -> None:
-        """Starts nodes and waits until their brokers say so, or until they have ended. Raises RecorderError."""
+        """Starts nodes and waits until their brokers say so, or until they have ended.
+
+        Raises RecorderError.
+        """
         self.note("start", nodes=list(nodes))
         for node in nodes:
             self.running[node] = self.spawn(node, f"node-{node}")
@@ -669,7 +743,9 @@ class Cluster:
         config = self.work / f"log4j-{name}.properties"
         config.write_text(text, "utf-8")
         command = self.java(
-            class_of(self.jars, "Kafka"), str(self.work / f"{name}.properties"), options=[f"-D{option}=file:{config}"]
+            class_of(self.jars, "Kafka"),
+            str(self.work / f"{name}.properties"),
+            options=[f"-D{option}=file:{config}"],
         )
         with (self.work / f"{name}.out").open("ab") as out:
             return subprocess.Popen(
@@ -682,7 +758,9 @@ class Cluster:
 
     def _accepts(self, node: int) -> bool:
         if self.running[node].poll() is not None:
-            raise RecorderError(f"Node {node} has ended: {(self.work / f'node-{node}.out').read_text('utf-8', 'replace')[-400:]}")
+            raise RecorderError(
+                f"Node {node} has ended: {(self.work / f'node-{node}.out').read_text('utf-8', 'replace')[-400:]}"
+            )
         return listens((self.quorum | self.ports)[node], self.machines.host(node))
 
     def _until(self, what: str, holds: Any, seconds: float) -> None:
@@ -715,15 +793,22 @@ class Cluster:
         self.outputs += 1
         (self.recording / f"{name.format(self.outputs)}").write_text(text, "utf-8")
 
-    # -- steps -------------------------------------------------------------------------------------------------
+    # -- steps -----------------------------------------------------------------------------------------------
 
     def create(self, topic: str, config: dict[str, str] | None = None, **how: Any) -> None:
         """A topic, with the assignment named or placed by Kafka."""
         if assignment := how.get("assignment"):
             where = ["--replica-assignment", ",".join(":".join(map(str, row)) for row in assignment)]
         else:
-            where = ["--partitions", str(how["partitions"]), "--replication-factor", str(how["replication_factor"])]
-        overrides = [part for name, value in (config or {}).items() for part in ("--config", f"{name}={value}")]
+            where = [
+                "--partitions",
+                str(how["partitions"]),
+                "--replication-factor",
+                str(how["replication_factor"]),
+            ]
+        overrides = [
+            part for name, value in (config or {}).items() for part in ("--config", f"{name}={value}")
+        ]
         self.note("create topic", topic=topic, config=config or {}, **how)
         self.tool("TopicCommand", *self.address((2, 2)), "--create", "--topic", topic, *where, *overrides)
 
@@ -740,7 +825,9 @@ class Cluster:
         how = ["--topic", topic, "--num-records", str(records), "--record-size", "1000", "--throughput", "-1"]
         self.tool("ProducerPerformance", *how, *props)
 
-    def reassign(self, plan: dict[str, dict[str, list[int]]], throttle: int | None = None, cancel: bool = False) -> None:
+    def reassign(
+        self, plan: dict[str, dict[str, list[int]]], throttle: int | None = None, cancel: bool = False
+    ) -> None:
         """Executes a plan, or cancels it."""
         partitions = [
             {"topic": topic, "partition": int(partition), "replicas": replicas}
@@ -753,7 +840,9 @@ class Cluster:
         extra = [] if throttle is None else ["--throttle", str(throttle)]
         self.note(f"reassign {action}", file=file.name, args=extra)
         common = [*self.address((2, 6)), "--reassignment-json-file", str(file)]
-        self.keep(f"reassign-{{}}-{action[2:]}.txt", self.tool("ReassignPartitionsCommand", *common, action, *extra))
+        self.keep(
+            f"reassign-{{}}-{action[2:]}.txt", self.tool("ReassignPartitionsCommand", *common, action, *extra)
+        )
 
     def delete(self, topic: str) -> None:
         """A topic."""
@@ -780,7 +869,9 @@ class Cluster:
         ask = {
             "reassigned": self.is_reassigned,
             "in sync": lambda: (
-                not self.tool("TopicCommand", *self.address((2, 2)), "--describe", "--under-replicated-partitions").strip()
+                not self.tool(
+                    "TopicCommand", *self.address((2, 2)), "--describe", "--under-replicated-partitions"
+                ).strip()
             ),
         }
         if until not in ask:
@@ -803,8 +894,15 @@ class Cluster:
         if kind in ("kill", "stop", "pause"):
             getattr(self, kind)(self.active_controller() if what["node"] == ANY_NODE[kind] else what["node"])
         elif kind == "start":
-            ended = [node for node in self.nodes if node not in self.running or self.running[node].poll() is not None]
-            self.start(*(ended if what["node"] == ANY_NODE[kind] else [what["node"]]), expect=what.get("expect", "runs"))
+            ended = [
+                node
+                for node in self.nodes
+                if node not in self.running or self.running[node].poll() is not None
+            ]
+            self.start(
+                *(ended if what["node"] == ANY_NODE[kind] else [what["node"]]),
+                expect=what.get("expect", "runs"),
+            )
         elif kind == "resume":
             self.resume(*(self.paused if what["node"] == ANY_NODE[kind] else [what["node"]]))
         elif kind == "break":
@@ -819,7 +917,11 @@ class Cluster:
 
     def dump(self) -> None:
         """The metadata log of the voter that has the longest, as text, as records, and as partitions."""
-        logs = [path for node in self.quorum for path in (self.work / f"data-{node}").glob("__cluster_metadata-0/*.log")]
+        logs = [
+            path
+            for node in self.quorum
+            for path in (self.work / f"data-{node}").glob("__cluster_metadata-0/*.log")
+        ]
         if not logs:
             return
         longest = max(logs, key=lambda path: path.stat().st_size)
@@ -828,16 +930,23 @@ class Cluster:
         (self.recording / f"metadata-log{suffix}.txt").write_text(text, "utf-8")
         found = list(metadata_log.records(text.splitlines()))
         for name, rows in (("metadata-log", found), ("timeline", metadata_log.timeline(found))):
-            (self.recording / f"{name}{suffix}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
+            (self.recording / f"{name}{suffix}.jsonl").write_text(
+                "".join(json.dumps(row) + "\n" for row in rows), "utf-8"
+            )
         self.note("dumped metadata log", file=f"metadata-log{suffix}.txt")
 
 
 class ZooKeeperCluster(Cluster):
-    """Brokers and one ZooKeeper, whose transaction log is the truth. Each broker is a controller; those of the scenario run from a migration on."""
+    """Brokers and one ZooKeeper, whose transaction log is the truth.
+
+    Each broker is a controller; those of the scenario run from a migration on.
+    """
 
     mode = "zookeeper"
 
-    def __init__(self, version: str, level: str, scenario: dict[str, Any], recording: Path, work: Path) -> None:
+    def __init__(
+        self, version: str, level: str, scenario: dict[str, Any], recording: Path, work: Path
+    ) -> None:
         super().__init__(version, level, scenario | {"controllers": []}, recording, work)
         self.quorum = {}
         self.controllers = scenario.get("controllers", [])
@@ -873,15 +982,21 @@ class ZooKeeperCluster(Cluster):
         return super().write_properties(node, text, zookeeper_port=self.port, **values)
 
     def format_node(self, properties: Path, cluster_id: str) -> None:
-        """Brokers take the id of the cluster from ZooKeeper, but from a migration on; a wrong one is of another cluster's disk."""
+        """Brokers take the id of the cluster from ZooKeeper, but from a migration on; a wrong one is of
+        another cluster's disk.
+        """
         if self.quorum:
             super().format_node(properties, cluster_id)
         elif cluster_id != self.cluster_id:
-            found = re.findall(r"^(?:log\.dirs=(.*)|broker\.id=(.*))$", properties.read_text("utf-8"), re.MULTILINE)
+            found = re.findall(
+                r"^(?:log\.dirs=(.*)|broker\.id=(.*))$", properties.read_text("utf-8"), re.MULTILINE
+            )
             folders, node = ("".join(values[place] for values in found) for place in (0, 1))
             for folder in map(Path, folders.split(",")):
                 folder.mkdir()
-                (folder / "meta.properties").write_text(f"version=0\nbroker.id={node}\ncluster.id={cluster_id}\n", "utf-8")
+                (folder / "meta.properties").write_text(
+                    f"version=0\nbroker.id={node}\ncluster.id={cluster_id}\n", "utf-8"
+                )
 
     def address(self, since: tuple[int, ...]) -> list[str]:
         is_old = numbers(self.version) < since
@@ -898,7 +1013,9 @@ class ZooKeeperCluster(Cluster):
         if numbers(self.version) >= (2, 4):
             return super().elected(type, topic)
         if type != "preferred" or topic:
-            raise RecorderError(f"Kafka {self.version} elects preferred leaders of all partitions, and nothing else")
+            raise RecorderError(
+                f"Kafka {self.version} elects preferred leaders of all partitions, and nothing else"
+            )
         return self.tool("PreferredReplicaLeaderElectionCommand", *self.address((2, 4)))
 
     def delete_data(self) -> None:
@@ -919,13 +1036,19 @@ class ZooKeeperCluster(Cluster):
 
     def last_written(self, path: str) -> dict[str, Any]:
         """What a path was given last; empty: it never was."""
-        values = (row["value"] for row in reversed(self.transactions()) if row.get("path") == path and "value" in row)
+        values = (
+            row["value"]
+            for row in reversed(self.transactions())
+            if row.get("path") == path and "value" in row
+        )
         return next((value for value in values if value), {})
 
     def migrate(self, to: str, brokers: list[int] | None = None) -> None:
-        """One of the steps that Kafka describes (KIP-866): each node is stopped in order and started anew, one after the other.
+        """One of the steps that Kafka describes (KIP-866): each node is stopped in order and started anew,
+        one after the other.
 
-        hybrid: controllers of KRaft take over, and write to ZooKeeper, too. kraft: brokers are without ZooKeeper. finalized: controllers are, too.
+        hybrid: controllers of KRaft take over, and write to ZooKeeper, too. kraft: brokers are without
+        ZooKeeper. finalized: controllers are, too.
         brokers: those that are restarted; as long as one is not, controllers wait for it.
         """
         self.note("migrate", to=to, **({} if brokers is None else {"brokers": brokers}))
@@ -955,7 +1078,9 @@ class ZooKeeperCluster(Cluster):
         if self.quorum:
             super().dump()
         rows = self.written + self.transactions()
-        (self.recording / "truth-txn.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
+        (self.recording / "truth-txn.jsonl").write_text(
+            "".join(json.dumps(row) + "\n" for row in rows), "utf-8"
+        )
         self.note("dumped ZooKeeper's transaction log", file="truth-txn.jsonl")
 
 
@@ -963,7 +1088,10 @@ MODES = {"kraft": (Cluster, (3, 0), (99,)), "zookeeper": (ZooKeeperCluster, (2, 
 
 
 def record(version: str, mode: str, scenario: str, level: str, into: Path) -> Path:
-    """The folder of the recording, `<version>-<mode>-<level>/<scenario>`. Raises RecorderError; what was recorded till then stays there."""
+    """The folder of the recording, `<version>-<mode>-<level>/<scenario>`.
+
+    Raises RecorderError; what was recorded till then stays there.
+    """
     content = scenario_of(SCENARIOS / f"{scenario}.toml")
     nodes, first, end = MODES[mode]
     if not first <= numbers(version) < end:
@@ -974,7 +1102,13 @@ def record(version: str, mode: str, scenario: str, level: str, into: Path) -> Pa
     if recording.exists():
         raise RecorderError(f"{recording} is there already; remove it first")
     recording.mkdir(parents=True)
-    described = {"version": version, "mode": mode, "level": level, "scenario": scenario, "java_time_zone": "UTC"}
+    described = {
+        "version": version,
+        "mode": mode,
+        "level": level,
+        "scenario": scenario,
+        "java_time_zone": "UTC",
+    }
     (recording / "recording.json").write_text(json.dumps(described, indent=1) + "\n", "utf-8")
     with (
         tempfile.TemporaryDirectory(prefix="kafka-recorder-") as work,
@@ -997,7 +1131,10 @@ def record(version: str, mode: str, scenario: str, level: str, into: Path) -> Pa
 
 
 def record_fault(scenario: str) -> Path:
-    """The archive of the logs of a fault, in FAULTS; beside it the steps, as JSON Lines. Raises RecorderError."""
+    """The archive of the logs of a fault, in FAULTS; beside it the steps, as JSON Lines.
+
+    Raises RecorderError.
+    """
     fault = scenario_of(SCENARIOS / f"{scenario}.toml").get("fault")
     if fault is None:
         raise RecorderError(f"The scenario {scenario} has no [fault]")
@@ -1014,11 +1151,13 @@ def record_fault(scenario: str) -> Path:
     return packed
 
 
-# -- checking --------------------------------------------------------------------------------------------------
+# -- checking ------------------------------------------------------------------------------------------------
 
 
 def unknown_statements(recording: Path) -> Iterator[tuple[str, int, str]]:
-    """(drifted or unrecognised, how often, an example) of each statement of loggers in scope that no rule reads."""
+    """(drifted or unrecognised, how often, an example) of each statement of loggers in scope that no rule
+    reads.
+    """
     from logs import PARSER, records
 
     counts: Counter[tuple[str, str, str]] = Counter()
@@ -1040,7 +1179,9 @@ def unknown_statements(recording: Path) -> Iterator[tuple[str, int, str]]:
 
 
 def check(recording: Path) -> bool:
-    """Prints how the timelines of its logs stand against its truth, and what no rule reads; whether all is well."""
+    """Prints how the timelines of its logs stand against its truth, and what no rule reads; whether all is
+    well.
+    """
     import truth
     from logs import events_of
     from timelines import timelines_of
@@ -1062,14 +1203,23 @@ def check(recording: Path) -> bool:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """0: recorded, and all is well; 1: recorded, but see what is printed; 2: not recorded."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--kafka", metavar="VERSION")
     what = parser.add_mutually_exclusive_group(required=True)
     what.add_argument("--scenario", metavar="NAME", help=f"a file of {SCENARIOS.relative_to(ROOT)}")
-    what.add_argument("--fault", metavar="NAME", help="a scenario with a fault, with the version and mode that it names; packed")
+    what.add_argument(
+        "--fault",
+        metavar="NAME",
+        help="a scenario with a fault, with the version and mode that it names; packed",
+    )
     parser.add_argument("--mode", choices=list(MODES), default="kraft")
     parser.add_argument(
-        "--level", choices=["default", "trace"], default="default", help="levels of the loggers (trace: DEBUG and TRACE)"
+        "--level",
+        choices=["default", "trace"],
+        default="default",
+        help="levels of the loggers (trace: DEBUG and TRACE)",
     )
     parser.add_argument("--into", type=Path, default=Path("recordings"), metavar="DIR")
     options = parser.parse_args(arguments)
@@ -1079,7 +1229,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
             return 0
         if not options.kafka:
             parser.error("--scenario needs --kafka")
-        recording = record(options.kafka, options.mode, options.scenario, options.level, options.into.resolve())
+        recording = record(
+            options.kafka, options.mode, options.scenario, options.level, options.into.resolve()
+        )
     except RecorderError as error:
         print(f"record: {error}", file=sys.stderr)
         return 2

@@ -1,6 +1,8 @@
-"""Which versions of Kafka were recorded, and what the rules know of them: measured on recordings, kept as JSON, shown in the documents.
+"""Which versions of Kafka were recorded, and what the rules know of them: measured on recordings, kept as
+JSON, shown in the documents.
 
-python tests/recorder/versions.py RECORDING...      measures all recordings of a version, mode and level, and writes their rows
+python tests/recorder/versions.py RECORDING...      measures all recordings of a version, mode and level, and
+  writes their rows
                                                      in recorded.json and the table; other rows are kept
 """
 
@@ -26,7 +28,9 @@ KEY = ("version", "mode", "level")
 
 
 def measured(recording: Path) -> dict[str, Any]:
-    """Return version, mode and level of a recording, how many records are in scope, and how many of them no rule reads or drift."""
+    """Return version, mode and level of a recording, how many records are in scope, and how many of them no
+    rule reads or drift.
+    """
     version, _, others = recording.parent.name.partition("-")
     mode = "kraft" if list(recording.glob("metadata-log*.txt")) else "zookeeper"
     told = {"version": version, "mode": mode, "level": others.rpartition("-")[2]}
@@ -52,12 +56,18 @@ def summed(rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
         one = found.setdefault(tuple(row[name] for name in KEY), {name: row[name] for name in KEY})
         for name in row.keys() - set(KEY):
             one[name] = one.get(name, 0) + row[name]
-    return sorted(found.values(), key=lambda row: ([int(part) for part in row["version"].split(".")], row["mode"], row["level"]))
+    return sorted(
+        found.values(),
+        key=lambda row: ([int(part) for part in row["version"].split(".")], row["mode"], row["level"]),
+    )
 
 
 def table(rows: Iterable[dict[str, Any]]) -> str:
     """Return the rows as Markdown."""
-    lines = ["| version | mode | levels | recordings | records in scope | no rule | drift |", "|---|---|---|---|---|---|---|"]
+    lines = [
+        "| version | mode | levels | recordings | records in scope | no rule | drift |",
+        "|---|---|---|---|---|---|---|",
+    ]
     for row in rows:
         counts = (f"{row[name]:,}" for name in ("recordings", "records", "unknown", "drifted"))
         lines.append(f"| {row['version']} | {row['mode']} | {row['level']} | {' | '.join(counts)} |")
@@ -66,7 +76,9 @@ def table(rows: Iterable[dict[str, Any]]) -> str:
 
 def page(text: str, rows: Iterable[dict[str, Any]]) -> str:
     """Return the page with the table of these rows."""
-    return re.sub(f"{re.escape(BEGIN)}.*?{re.escape(END)}", f"{BEGIN}\n{table(rows)}\n{END}", text, flags=re.DOTALL)
+    return re.sub(
+        f"{re.escape(BEGIN)}.*?{re.escape(END)}", f"{BEGIN}\n{table(rows)}\n{END}", text, flags=re.DOTALL
+    )
 
 
 if __name__ == "__main__":

@@ -37,7 +37,8 @@ class Jute:
 
 
 def writes(data: bytes) -> Iterator[dict[str, Any]]:
-    """time, zxid, session, op and what it has: path, value, version, ephemeral, error, timeout_ms, removes; multi: one of several at once.
+    """time, zxid, session, op and what it has: path, value, version, ephemeral, error, timeout_ms, removes;
+    multi: one of several at once.
 
     data: of all files of a server that began empty, one after the other.
     """
@@ -84,14 +85,25 @@ def _of(record: Jute, ephemeral: dict[str, set[str]]) -> Iterator[dict[str, Any]
 def _write(kind: int, record: Jute) -> dict[str, Any] | None:
     """One operation; null: one that Kafka does not use."""
     if kind in (CREATE, CREATE2, CREATE_CONTAINER, CREATE_TTL):
-        found = {"op": "create", "path": record.text(), "value": _value(record.buffer()), "version": 0, "ephemeral": False}
+        found = {
+            "op": "create",
+            "path": record.text(),
+            "value": _value(record.buffer()),
+            "version": 0,
+            "ephemeral": False,
+        }
         for _ in range(record.number("i")):  # access rights
             record.number("i"), record.text(), record.text()
         return found | ({"ephemeral": record.number("?")} if kind in (CREATE, CREATE2) else {})
     if kind == DELETE:
         return {"op": "delete", "path": record.text()}
     if kind == SET_DATA:
-        return {"op": "setData", "path": record.text(), "value": _value(record.buffer()), "version": record.number("i")}
+        return {
+            "op": "setData",
+            "path": record.text(),
+            "value": _value(record.buffer()),
+            "version": record.number("i"),
+        }
     if kind == CHECK:
         return {"op": "check", "path": record.text(), "version": record.number("i")}
     if kind == ERROR:

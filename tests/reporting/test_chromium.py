@@ -1,4 +1,7 @@
-"""The report in a real browser: nothing runs, nothing overflows, the filter filters. Skipped where there is no Chromium."""
+"""The report in a real browser: nothing runs, nothing overflows, the filter filters.
+
+Skipped where there is no Chromium.
+"""
 
 from __future__ import annotations
 
@@ -47,13 +50,24 @@ pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="needs Chromium (apt-ge
 def chromium(tmp_path: Path, page: Path, *options: str) -> str:
     """What it prints about a page."""
     assert CHROMIUM is not None
-    command = [CHROMIUM, "--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking", "--no-first-run"]
+    command = [
+        CHROMIUM,
+        "--headless",
+        "--no-sandbox",
+        "--disable-gpu",
+        "--disable-background-networking",
+        "--no-first-run",
+    ]
     profile = f"--user-data-dir={tmp_path / 'profile'}"
-    done = subprocess.run([*command, profile, *options, page.as_uri()], capture_output=True, text=True, timeout=100, check=True)
+    done = subprocess.run(
+        [*command, profile, *options, page.as_uri()], capture_output=True, text=True, timeout=100, check=True
+    )
     return done.stdout
 
 
-DURABLE = Durability([TopicDay(f"{n}{NASTY}", date(2026, 11, 14 + n), 1, 50.0, 20.0, 10.0, 20.0, 15.0) for n in range(7)], 900)
+DURABLE = Durability(
+    [TopicDay(f"{n}{NASTY}", date(2026, 11, 14 + n), 1, 50.0, 20.0, 10.0, 20.0, 15.0) for n in range(7)], 900
+)
 
 
 def hostile() -> str:
@@ -62,15 +76,28 @@ def hostile() -> str:
     page = results_of(
         finding(title=f"Partition without a leader: {NASTY}", detail=NASTY, topic=NASTY, fingerprint="a"),
         finding(
-            severity="warning", check_id="format_drift", title=f"w {NASTY}", topic="orders", fingerprint="b", evidence=["e1"]
+            severity="warning",
+            check_id="format_drift",
+            title=f"w {NASTY}",
+            topic="orders",
+            fingerprint="b",
+            evidence=["e1"],
         ),
         proof=proof,
         not_shown={"payments": [NASTY]},
-        unknown={"payments": [{"records": 1, "status": "drifted", "logger": NASTY, "masked": NASTY, "example": NASTY}]},
+        unknown={
+            "payments": [
+                {"records": 1, "status": "drifted", "logger": NASTY, "masked": NASTY, "example": NASTY}
+            ]
+        },
         subjects={"a": {"partitions": 3, "first": (NASTY, 0), "some": [f"{NASTY}-{n}" for n in range(3)]}},
     )
     return report.rendered(
-        page, [outcome(unreadable=(NASTY,))], NASTY, Pictures({"payments": recent_hours()}, {}, {"payments": DURABLE}), AT
+        page,
+        [outcome(unreadable=(NASTY,))],
+        NASTY,
+        Pictures({"payments": recent_hours()}, {}, {"payments": DURABLE}),
+        AT,
     )
 
 

@@ -1,4 +1,6 @@
-"""Hostile records at ERROR that no rule matches, in everything that shows them: report, alerts, SQL, terminal."""
+"""Hostile records at ERROR that no rule matches, in everything that shows them: report, alerts, SQL,
+terminal.
+"""
 
 from __future__ import annotations
 
@@ -77,7 +79,10 @@ def test_hostile_errors_are_one_escaped_finding(folder: Path, capsys: pytest.Cap
         assert tag not in source
     assert "alert(1)" in Page(source).text
 
-    assert main(["sql", "SELECT * FROM unknown_statements", "--tables", str(tables), "--no-pager"]) == errors.CLEAN
+    assert (
+        main(["sql", "SELECT * FROM unknown_statements", "--tables", str(tables), "--no-pager"])
+        == errors.CLEAN
+    )
     shown = capsys.readouterr().out
     assert not [one for one in shown if not one.isprintable() and one != "\n"]
     assert len(shown) < 1_000_000
@@ -96,7 +101,9 @@ def test_alerts_about_hostile_errors_are_text(folder: Path, sink: Any) -> None:
     assert context.lines
     (message,) = planned[sink.name]
     (request,) = sink.requests([message], context)
-    whole = [*request.body.values(), request.body.get_content()] if sink.type == "mail" else _texts(request.body)
+    whole = (
+        [*request.body.values(), request.body.get_content()] if sink.type == "mail" else _texts(request.body)
+    )
     assert not [one for part in whole for one in part if not one.isprintable() and one != "\n"]
     assert sum(map(len, whole)) < 10 * text.PAGE
     if sink.type == "slack":
@@ -108,16 +115,23 @@ def test_alerts_about_hostile_errors_are_text(folder: Path, sink: Any) -> None:
 
 def test_the_finding_keeps_its_fingerprint(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     some = list(HOSTILE.values())[:6]
-    first, _ = audited(folder / "a", [line(number, statement) for number, statement in enumerate(some)], capsys)
-    other, _ = audited(folder / "b", [line(number, statement) for number, statement in enumerate(reversed(some))], capsys)
+    first, _ = audited(
+        folder / "a", [line(number, statement) for number, statement in enumerate(some)], capsys
+    )
+    other, _ = audited(
+        folder / "b", [line(number, statement) for number, statement in enumerate(reversed(some))], capsys
+    )
     assert first["fingerprint"] == other["fingerprint"]
 
 
-def test_a_hundred_thousand_different_errors_are_one_small_finding(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_hundred_thousand_different_errors_are_one_small_finding(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     draw = random.Random(7)
     words = ["".join(draw.choices("abcdefghijklmnopqrstuvwxyz", k=8)) for _ in range(2000)]
     lines = [
-        line(number, f"{draw.choice(words)} {draw.choice(words)} {number} {draw.choice(words)}") for number in range(100_000)
+        line(number, f"{draw.choice(words)} {draw.choice(words)} {number} {draw.choice(words)}")
+        for number in range(100_000)
     ]
     found, terminal = audited(folder / "many", lines, capsys)
     assert found["title"].startswith("100,000 error records")

@@ -83,21 +83,27 @@ def test_prometheus_takes_it(promtool: str, tmp_path: Path) -> None:
     assert values(path)["last_run_exit_code"] == 143
     nothing = replace(RUN, findings=[], counts={}, hours={}, newest={}, undelivered={})
     for text in (exposition(RUN), exposition(nothing), path.read_bytes()):
-        judged = subprocess.run([promtool, "check", "metrics"], input=text, capture_output=True, timeout=60, check=False)
+        judged = subprocess.run(
+            [promtool, "check", "metrics"], input=text, capture_output=True, timeout=60, check=False
+        )
         assert (judged.returncode, judged.stdout, judged.stderr) == (0, b"", b"")
 
 
 def rules() -> dict[str, Any]:
     """Return the rules of the guide."""
     (block,) = [
-        text for text in re.findall(r"```yaml\n(.*?)```", GUIDE.read_text("utf-8"), re.DOTALL) if text.startswith("groups:")
+        text
+        for text in re.findall(r"```yaml\n(.*?)```", GUIDE.read_text("utf-8"), re.DOTALL)
+        if text.startswith("groups:")
     ]
     found: dict[str, Any] = yaml.safe_load(block)
     return found
 
 
 def fired(promtool: str, folder: Path, text: bytes, hours: int) -> dict[str, list[dict[str, str]]]:
-    """Return alert -> labels of each that fires so many hours after 1970 began, of the rules of the guide; promtool judges each guess."""
+    """Return alert -> labels of each that fires so many hours after 1970 began, of the rules of the guide;
+    promtool judges each guess.
+    """
     (folder / "rules.yml").write_text(yaml.safe_dump(rules()))
     series = []
     for line in text.decode().splitlines():
@@ -113,12 +119,22 @@ def fired(promtool: str, folder: Path, text: bytes, hours: int) -> dict[str, lis
     }
     (folder / "test.yml").write_text(yaml.safe_dump(test))
     judged = subprocess.run(
-        [promtool, "test", "rules", str(folder / "test.yml")], capture_output=True, timeout=60, check=False, text=True
+        [promtool, "test", "rules", str(folder / "test.yml")],
+        capture_output=True,
+        timeout=60,
+        check=False,
+        text=True,
     )
     found: dict[str, list[dict[str, str]]] = {}
-    for name, got in re.findall(r"alertname: (\w+),.*?\n\s+got:\[(.*?)\n\s*\]", judged.stdout + judged.stderr, re.DOTALL):
+    for name, got in re.findall(
+        r"alertname: (\w+),.*?\n\s+got:\[(.*?)\n\s*\]", judged.stdout + judged.stderr, re.DOTALL
+    ):
         found[name] = [
-            {key: value for key, value in re.findall(r'(\w+)="(.*?)"', labels) if key not in ("alertname", "severity")}
+            {
+                key: value
+                for key, value in re.findall(r'(\w+)="(.*?)"', labels)
+                if key not in ("alertname", "severity")
+            }
             for labels in re.findall(r"Labels:\{(.*?)\}", got)
         ]
     assert bool(found) == (judged.returncode != 0), judged.stdout + judged.stderr
@@ -151,7 +167,11 @@ QUIET = replace(
         (QUIET, 126, {"KafkaAuditDidNotRun": [{}]}),
         (replace(QUIET, exit_code=2), 101, {"KafkaAuditFailed": [{}]}),
         (replace(QUIET, exit_code=143), 101, {"KafkaAuditFailed": [{}]}),
-        (replace(QUIET, exit_code=4, undelivered={"oncall": 2}), 101, {"KafkaAuditAlertsUndelivered": [{"sink": "oncall"}]}),
+        (
+            replace(QUIET, exit_code=4, undelivered={"oncall": 2}),
+            101,
+            {"KafkaAuditAlertsUndelivered": [{"sink": "oncall"}]},
+        ),
         (
             replace(QUIET, exit_code=3, not_audited=["payments"]),
             101,
@@ -188,7 +208,11 @@ def test_the_configurations_in_the_guide(promtool: str, tmp_path: Path) -> None:
         (tmp_path / "config.yml").write_text(text)
         if shutil.which(judge[0]):
             judged = subprocess.run(
-                [*judge, str(tmp_path / "config.yml")], capture_output=True, timeout=60, check=False, text=True
+                [*judge, str(tmp_path / "config.yml")],
+                capture_output=True,
+                timeout=60,
+                check=False,
+                text=True,
             )
             assert judged.returncode == 0, judged.stdout + judged.stderr
 
@@ -202,12 +226,20 @@ def test_the_file_is_replaced_in_one_step(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("file", "words"), [("nowhere/a.prom", "no such folder"), (".", "is no file"), ("n" * 300, "name too long")]
+    ("file", "words"),
+    [("nowhere/a.prom", "no such folder"), (".", "is no file"), ("n" * 300, "name too long")],
 )
 def test_a_file_that_cannot_be_written_is_found_before_any_log_is_read(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], file: str, words: str
 ) -> None:
-    arguments = ["audit", str(tmp_path), "--tables", str(tmp_path / "tables"), "--metrics", str(tmp_path / file)]
+    arguments = [
+        "audit",
+        str(tmp_path),
+        "--tables",
+        str(tmp_path / "tables"),
+        "--metrics",
+        str(tmp_path / file),
+    ]
     assert main(arguments) == errors.USAGE
     assert words in capsys.readouterr().err
 
@@ -248,7 +280,12 @@ def test_each_end_is_written_and_all_else_is_kept(
         monkeypatch.setattr(pipeline, "run", happens)
     monkeypatch.chdir(tmp_path)
     logs = [] if given == ["nowhere"] else [str(SAMPLE)]
-    assert main(["audit", *logs, *given, "--tables", "tables", "--metrics", str(path), "--engine", "local", "-q"]) == code
+    assert (
+        main(
+            ["audit", *logs, *given, "--tables", "tables", "--metrics", str(path), "--engine", "local", "-q"]
+        )
+        == code
+    )
     after = values(path)
     assert after["last_run_exit_code"] == code
     assert after["last_success_timestamp_seconds"] == before["last_success_timestamp_seconds"]
@@ -261,9 +298,16 @@ def test_a_file_that_is_damaged_is_replaced(tmp_path: Path) -> None:
     path = tmp_path / "kafka_audit.prom"
     path.write_text("kafka_audit_last_run_exit_code{ 0 0\n")
     assert (
-        main(["audit", str(tmp_path / "nowhere"), "--tables", str(tmp_path / "tables"), "--metrics", str(path)]) == errors.INPUT
+        main(
+            ["audit", str(tmp_path / "nowhere"), "--tables", str(tmp_path / "tables"), "--metrics", str(path)]
+        )
+        == errors.INPUT
     )
-    assert values(path).keys() == {"last_run_timestamp_seconds", "last_run_duration_seconds", "last_run_exit_code"}
+    assert values(path).keys() == {
+        "last_run_timestamp_seconds",
+        "last_run_duration_seconds",
+        "last_run_exit_code",
+    }
 
 
 @pytest.fixture
@@ -317,5 +361,9 @@ def test_one_cluster_without_logs_keeps_no_other_from_being_audited(
     shutil.copytree(SAMPLE, tmp_path / "payments")
     shutil.copytree(SAMPLE / "broker-2", tmp_path / "not-mounted")
     assert main([*given, "--metrics", str(path)]) == errors.CLEAN
-    assert {row["cluster"] for row in rows_of(tables, "partition_timeline")} == {"orders", "payments", "stock"}
+    assert {row["cluster"] for row in rows_of(tables, "partition_timeline")} == {
+        "orders",
+        "payments",
+        "stock",
+    }
     assert values(path)["last_success_timestamp_seconds"] == values(path)["last_run_timestamp_seconds"]

@@ -62,7 +62,9 @@ def texts(picture: Markup, kind: str) -> list[str]:
 
 
 def test_recent_hours() -> None:
-    findings = [{"anchor": "abc", "severity": "error", "title": "Broker down: broker 3", "first_seen": at(20)}]
+    findings = [
+        {"anchor": "abc", "severity": "error", "title": "Broker down: broker 3", "first_seen": at(20)}
+    ]
     picture = recent_strip("n", "payments", recent_hours(), findings)
     titles = texts(picture, "title")
     assert "What happened in payments, 2026-11-20 10:00:00 UTC to 11:00:00 UTC" in titles
@@ -87,7 +89,9 @@ def test_a_partition() -> None:
         Step(Span(at(20), at(25)), -1, None, (3,), (3, 1)),
         Step(Span(at(25), at(40)), 3, "A", (3,), (3, 1, 2), (2,), (1,)),
     ]
-    picture = partition_strip("p", Strip("orders", 0, steps, {1: [Span(at(20), at(30), "OfflineReplica")]}, [at(20)]))
+    picture = partition_strip(
+        "p", Strip("orders", 0, steps, {1: [Span(at(20), at(30), "OfflineReplica")]}, [at(20)])
+    )
     titles = texts(picture, "title")
     assert "no leader, 11-20 10:20:00 to 11-20 10:25:00" in titles
     assert "replica 1 not in the ISR, 11-20 10:20:00 to 11-20 10:25:00" in titles
@@ -131,16 +135,23 @@ def test_durability() -> None:
             TopicDay("payments", day, 1, 99999.999, 0.0, 0.001, 0.0, 0.0),
         ),
     )
-    assert texts(picture, "desc") == ["2 topics, those first that were longest without a leader or below min ISR."]
+    assert texts(picture, "desc") == [
+        "2 topics, those first that were longest without a leader or below min ISR."
+    ]
     across = 100 / 2 * 0.96
     # full ISR: of three bars, the widest gives what a sliver takes
-    assert widths(picture, "full_isr") == pytest.approx([across * 0.9, across * 0.5, across - SLIVER], abs=0.1)
+    assert widths(picture, "full_isr") == pytest.approx(
+        [across * 0.9, across * 0.5, across - SLIVER], abs=0.1
+    )
     assert widths(picture, "under_replicated") == pytest.approx([across * 0.3], abs=0.1)
     assert widths(picture, "leaderless") == pytest.approx([across * 0.2, SLIVER], abs=0.1)
     assert widths(picture, "unknown") == pytest.approx([across * 0.1], abs=0.1)
     assert widths(picture, "below_min_isr") == pytest.approx([across * 0.25], abs=0.1)
     titles = set(texts(picture, "title"))
-    assert "orders, 2026-11-20: 50.0 % full ISR, 30.0 % under-replicated, 20.0 % no leader; below min ISR 250.000 s" in titles
+    assert (
+        "orders, 2026-11-20: 50.0 % full ISR, 30.0 % under-replicated, 20.0 % no leader; below min ISR 250.000 s"
+        in titles
+    )
     assert "payments, 2026-11-20: 99.9 % full ISR, < 0.1 % no leader" in titles
     assert [text for text in texts(picture, "text") if text.startswith("11-")] == ["11-19", "11-20"]
     assert "<td>99,999.999</td>" in picture
@@ -148,7 +159,11 @@ def test_durability() -> None:
 
 
 def test_many_topics_are_drawn_in_part() -> None:
-    days = [TopicDay(f"t{n}", date(2026, 11, d), 1, 1.0, 1.0, 1.0, 1.0, 1.0) for n in range(TOPICS) for d in range(14, 14 + DAYS)]
+    days = [
+        TopicDay(f"t{n}", date(2026, 11, d), 1, 1.0, 1.0, 1.0, 1.0, 1.0)
+        for n in range(TOPICS)
+        for d in range(14, 14 + DAYS)
+    ]
     picture = durability_bars("d", durable(*days, topics=5000))
     assert len(picture) < 200_000
     said = "4,988 more topics, which were better off: kafka-audit durability --tables DIR"
@@ -159,7 +174,12 @@ def test_many_topics_are_drawn_in_part() -> None:
 def test_names_are_escaped() -> None:
     steps = [Step(Span(at(0), at(20)), 3, None, (3,), (3,))]
     for picture in (
-        recent_strip("n", NASTY, recent_hours(), [{"anchor": "a", "severity": "error", "title": NASTY, "first_seen": at(1)}]),
+        recent_strip(
+            "n",
+            NASTY,
+            recent_hours(),
+            [{"anchor": "a", "severity": "error", "title": NASTY, "first_seen": at(1)}],
+        ),
         partition_strip("p", Strip(NASTY, 0, steps, {3: [Span(at(0), at(1), NASTY)]}, [])),
         durability_bars("d", durable(TopicDay(NASTY, date(2026, 11, 20), 1, 1.0, 1.0, 1.0, 1.0, 1.0))),
     ):
@@ -201,18 +221,31 @@ TABLES = {
 @pytest.mark.spark
 @pytest.mark.parametrize("engine", ["Spark", "DuckDB"])
 def test_pictures_are_read_from_tables(spark: Any, engine: str) -> None:
-    """A day and an hour of one cluster, of which the newest day is shown; another cluster without a time stamp."""
+    """A day and an hour of one cluster, of which the newest day is shown; another cluster without a time
+    stamp.
+    """
     one = {"cluster": "payments", "topic": "orders", "partition": 0, "incarnation": 1}
     day = BEGIN + timedelta(days=1)
     rows: dict[str, list[dict[str, Any]]] = {name: [] for name in TABLES}
     rows["audited_events"] = [
-        {"cluster": "payments", "ts": str(BEGIN - timedelta(hours=1)), "event_type": "controller_elected", "controller": 1},
+        {
+            "cluster": "payments",
+            "ts": str(BEGIN - timedelta(hours=1)),
+            "event_type": "controller_elected",
+            "controller": 1,
+        },
         {"cluster": "payments", "ts": str(day), "record_id": "e1", "item": 0},
         {"cluster": "bare"},
     ]
     rows["audited_broker_outages"] = [
         {"cluster": "payments", "broker": 3, "since": str(at(60)), "how": "crashed"},
-        {"cluster": "payments", "broker": 2, "since": str(at(-50)), "until": str(at(-40)), "how": "shut_down"},
+        {
+            "cluster": "payments",
+            "broker": 2,
+            "since": str(at(-50)),
+            "until": str(at(-40)),
+            "how": "shut_down",
+        },
     ]
     steps = [(1, at(-60), at(60), 3, [3, 1]), (2, at(60), at(120), 1, [1]), (3, at(120), None, 1, [1, 3])]
     rows["audited_partition_timeline"] = [
@@ -235,8 +268,19 @@ def test_pictures_are_read_from_tables(spark: Any, engine: str) -> None:
     rows["partition_episodes"] = [spell | {"since": str(at(60)), "until": str(at(120))}]
     queries = InSpark(spark) if engine == "Spark" else Database()
     for name, types in TABLES.items():
-        queries.view(name, frame(spark, types, rows[name]) if engine == "Spark" else to_table(frame(spark, types, rows[name])))
-    found = {"cluster": "payments", "incarnation": 1, "fingerprint": "f", "subject": ("orders", 0), "evidence": ["e1"]}
+        queries.view(
+            name,
+            frame(spark, types, rows[name])
+            if engine == "Spark"
+            else to_table(frame(spark, types, rows[name])),
+        )
+    found = {
+        "cluster": "payments",
+        "incarnation": 1,
+        "fingerprint": "f",
+        "subject": ("orders", 0),
+        "evidence": ["e1"],
+    }
     pictures = read(queries, ["payments", "bare"], [found | {"first_seen": at(60), "last_seen": at(120)}])
     assert set(pictures.recent) == {"payments"}
     recent = pictures.recent["payments"]
@@ -244,7 +288,9 @@ def test_pictures_are_read_from_tables(spark: Any, engine: str) -> None:
     assert recent.terms == [(at(-60), 1)]
     assert recent.outages == {3: [Span(at(60), day, "crashed")]}
     assert recent.brokers == 3
-    quarters = {what: [n for n, count in enumerate(counts) if count] for what, counts in recent.counts.items()}
+    quarters = {
+        what: [n for n, count in enumerate(counts) if count] for what, counts in recent.counts.items()
+    }
     assert quarters == {"ISR shrinks": [4], "ISR expansions": [8], "Elections": [4], "Reassignments": [0, 1]}
     assert recent.out_of_sync == {3: {at(60): 1, at(120): 1}}
     strip = pictures.strips["f"]

@@ -115,7 +115,17 @@ def test_text_of_logs_is_escaped() -> None:
         counts={NASTY: {}},
         not_shown={NASTY: [NASTY]},
         proof={"e1": {"file": NASTY, "record_no": 1, "raw": NASTY + "\n" + NASTY}},
-        unknown={NASTY: [{"records": 1, "status": "drifted", "logger": NASTY, "masked": NASTY, "example": NASTY + "\n" + NASTY}]},
+        unknown={
+            NASTY: [
+                {
+                    "records": 1,
+                    "status": "drifted",
+                    "logger": NASTY,
+                    "masked": NASTY,
+                    "example": NASTY + "\n" + NASTY,
+                }
+            ]
+        },
     )
     html = report.rendered(dirty, [outcome(cluster=NASTY, unreadable=(NASTY,))], NASTY)
     page = Page(html)
@@ -142,9 +152,13 @@ def test_the_page_needs_no_other_file() -> None:
 
 
 def test_links_have_a_target_on_the_page() -> None:
-    many = [finding(fingerprint=f"f{n}", first_seen=at(n % 60)) for n in range(report.FULL + report.BRIEF + 9)]
+    many = [
+        finding(fingerprint=f"f{n}", first_seen=at(n % 60)) for n in range(report.FULL + report.BRIEF + 9)
+    ]
     effects = [finding(fingerprint=f"e{n}", caused_by="f0", first_seen=at(1)) for n in range(report.FULL + 9)]
-    page = Page(report.rendered(results_of(*many, *effects), [outcome()], "r", Pictures({"payments": recent_hours()})))
+    page = Page(
+        report.rendered(results_of(*many, *effects), [outcome()], "r", Pictures({"payments": recent_hours()}))
+    )
     found = {value for name, value in page.attributes if name == "id"}
     assert {value.removeprefix("#") for name, value in page.attributes if name == "href" and value} <= found
 
@@ -170,24 +184,40 @@ def test_the_worst_is_first_and_resolved_ones_are_folded() -> None:
 
 
 def test_many_findings_of_one_check() -> None:
-    many = [finding(severity="warning", title=f"Partition without a leader: {n}", fingerprint=str(n)) for n in range(700)]
+    many = [
+        finding(severity="warning", title=f"Partition without a leader: {n}", fingerprint=str(n))
+        for n in range(700)
+    ]
     page = report.rendered(results_of(*many), [outcome()], "r")
     assert page.count('class="finding warning ') == report.FULL
     assert "500 more of the same check" in page
-    assert "175 more of the same check: kafka-audit findings --check partition_leaderless --tables DIR" in page
+    assert (
+        "175 more of the same check: kafka-audit findings --check partition_leaderless --tables DIR" in page
+    )
     assert len(page) < 500_000
 
 
 def test_every_error_is_on_the_page() -> None:
     minor = [
-        finding(severity="warning", check_id=check.name, title=f"{check.name} {n}", fingerprint=f"{check.name}-{n}", cluster="a")
+        finding(
+            severity="warning",
+            check_id=check.name,
+            title=f"{check.name} {n}",
+            fingerprint=f"{check.name}-{n}",
+            cluster="a",
+        )
         for check in schemas.statements("checks")
         for n in range(100)
     ]
     errors = [finding(title=f"Error {n}", fingerprint=f"e{n}") for n in range(400)]
-    effects = [finding(severity="error", title=f"Effect {n}", fingerprint=f"x{n}", caused_by="e399") for n in range(100)]
+    effects = [
+        finding(severity="error", title=f"Effect {n}", fingerprint=f"x{n}", caused_by="e399")
+        for n in range(100)
+    ]
     worst = finding(cluster="a", fingerprint="worst")
-    page = Page(report.rendered(results_of(worst, *minor, *errors, *effects), [outcome(cluster="a"), outcome()], "r"))
+    page = Page(
+        report.rendered(results_of(worst, *minor, *errors, *effects), [outcome(cluster="a"), outcome()], "r")
+    )
     found = {value for name, value in page.attributes if name == "id"}
     assert {f"e{n}" for n in range(400)} | {f"x{n}" for n in range(100)} <= found
     assert any(value in found for value in (row["fingerprint"] for row in minor))
@@ -210,7 +240,10 @@ def test_of_many_clusters_the_worst_have_pictures() -> None:
     names = [f"cluster{n:03d}" for n in range(300)]
     worst = finding(cluster=names[-1], severity="critical")
     html = report.rendered(
-        results_of(worst), [outcome(cluster=name) for name in names], "r", Pictures({name: recent_hours() for name in names})
+        results_of(worst),
+        [outcome(cluster=name) for name in names],
+        "r",
+        Pictures({name: recent_hours() for name in names}),
     )
     assert len(html) < 2_000_000
     assert f"What happened in {names[-1]}" in html
@@ -233,16 +266,28 @@ def test_clean_partial_and_failed_clusters() -> None:
 
 def test_times() -> None:
     shown = report.rendered(
-        results_of(finding(first_seen=AT.replace(tzinfo=UTC), last_seen=AT.replace(hour=11))), [outcome()], "r"
+        results_of(finding(first_seen=AT.replace(tzinfo=UTC), last_seen=AT.replace(hour=11))),
+        [outcome()],
+        "r",
     )
     assert "From 2026-11-20 10:00:00 UTC to 11:00:00 UTC" in shown
-    assert "no time stamps" in report.rendered(results_of(finding(first_seen=None, last_seen=None)), [outcome()], "r")
+    assert "no time stamps" in report.rendered(
+        results_of(finding(first_seen=None, last_seen=None)), [outcome()], "r"
+    )
 
 
 def test_the_top_has_harm_time_and_advice() -> None:
-    lasting = finding(first_seen=AT.replace(hour=9, minute=5), last_seen=AT, detail="orders-3 has no leader; last in sync: 1.")
+    lasting = finding(
+        first_seen=AT.replace(hour=9, minute=5),
+        last_seen=AT,
+        detail="orders-3 has no leader; last in sync: 1.",
+    )
     past = finding(
-        status="resolved", severity="warning", first_seen=AT.replace(hour=8), last_seen=AT.replace(hour=9), fingerprint="p"
+        status="resolved",
+        severity="warning",
+        first_seen=AT.replace(hour=8),
+        last_seen=AT.replace(hour=9),
+        fingerprint="p",
     )
     text = re.sub(r"\s+", " ", Page(report.rendered(results_of(lasting, past), [outcome()], "r")).text)
     top = text[text.index("Kafka audit payments") : text.index("Show")]
@@ -252,7 +297,8 @@ def test_the_top_has_harm_time_and_advice() -> None:
     )
     assert top.count("What to do: Start a broker of the last ISR") == 1
     assert (
-        "warning, resolved Partition without a leader: orders-3 Over: from 2026-11-20 08:00:00 UTC to 09:00:00 UTC (1 h)." in top
+        "warning, resolved Partition without a leader: orders-3 Over: from 2026-11-20 08:00:00 UTC to 09:00:00 UTC (1 h)."
+        in top
     )
 
 
@@ -284,8 +330,13 @@ def test_an_unwritable_path_is_refused(tmp_path: Path) -> None:
 
 def test_causes_are_on_top_and_quiet_clusters_in_one_list() -> None:
     many = [finding(title=f"Partition without a leader: orders-{n}", fingerprint=f"f{n}") for n in range(7)]
-    many += [finding(severity="warning", title=f"Partition without a leader: minor-{n}", fingerprint=f"w{n}") for n in range(2)]
-    effect = finding(severity="error", check_id="below_min_isr", title="Effect", fingerprint="e", caused_by="f0")
+    many += [
+        finding(severity="warning", title=f"Partition without a leader: minor-{n}", fingerprint=f"w{n}")
+        for n in range(2)
+    ]
+    effect = finding(
+        severity="error", check_id="below_min_isr", title="Effect", fingerprint="e", caused_by="f0"
+    )
     silent = finding(cluster="b", silence="broker 3 is replaced", fingerprint="s")
     clusters = [outcome(cluster=name) for name in ("a", "b", "payments")]
     page = results_of(*many, effect, silent)
@@ -295,7 +346,8 @@ def test_causes_are_on_top_and_quiet_clusters_in_one_list() -> None:
     assert "and 2 more, below" in top
     assert "minor" not in top
     assert (
-        "orders-0 No line shows that a partition was unavailable, at risk or lost. Not over: at 2026-11-20 10:00:00 UTC." in top
+        "orders-0 No line shows that a partition was unavailable, at risk or lost. Not over: at 2026-11-20 10:00:00 UTC."
+        in top
     )
     assert "Consequence: Effect" in top
     assert "orders-6" in top
@@ -338,10 +390,15 @@ def test_a_finding_about_a_broker_is_found_by_the_topics_of_its_partitions() -> 
     page = report.rendered(results_of(of_broker, finding(), subjects={"b": partitions}), [outcome()], "r")
     marks = dict(re.findall(r'<option value="(t\d+)">(\w+)</option>', page))
     assert set(marks.values()) == {"audit", "orders", "payments"}
-    (classes,) = re.findall(r'class="([^"]*)"[^>]*id="b"', page) or re.findall(r'id="b"[^>]*class="([^"]*)"', page)
+    (classes,) = re.findall(r'class="([^"]*)"[^>]*id="b"', page) or re.findall(
+        r'id="b"[^>]*class="([^"]*)"', page
+    )
     assert {marks[one] for one in classes.split() if one in marks} == {"audit", "payments"}
 
 
 def test_commands_in_advice_are_code() -> None:
-    assert report.with_code("Check `a --b <c>`, then `d`.") == "Check <code>a --b &lt;c&gt;</code>, then <code>d</code>."
+    assert (
+        report.with_code("Check `a --b <c>`, then `d`.")
+        == "Check <code>a --b &lt;c&gt;</code>, then <code>d</code>."
+    )
     assert report.with_code("one ` <b>") == "one ` &lt;b&gt;"

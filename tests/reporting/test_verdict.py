@@ -18,12 +18,18 @@ def said(*findings: dict[str, Any], clusters: tuple[str, ...] = ("payments",), *
     """Lines about clusters that have four partitions."""
     sizes = {"records": 9, "recognised": 8, "unrecognised": 1, "partitions": 4, "controller terms": 1}
     parts = {"counts": dict.fromkeys(clusters, sizes), "not_shown": {}, "proof": PROOF} | changes
-    return as_text(results_of(*findings, **parts), [outcome(cluster=name) for name in clusters], "the tables").split("\n")
+    return as_text(
+        results_of(*findings, **parts), [outcome(cluster=name) for name in clusters], "the tables"
+    ).split("\n")
 
 
 def test_a_finding_has_proof_effects_and_advice() -> None:
-    effects = [finding(severity="warning", title=f"Effect {n}", fingerprint=f"e{n}", caused_by="f") for n in range(5)]
-    assert said(finding(check_id="format_drift", title="New words", advice="Explain the line."), *effects) == [
+    effects = [
+        finding(severity="warning", title=f"Effect {n}", fingerprint=f"e{n}", caused_by="f") for n in range(5)
+    ]
+    assert said(
+        finding(check_id="format_drift", title="New words", advice="Explain the line."), *effects
+    ) == [
         "payments: 1 critical, 5 warnings",
         "  4 partitions, 1 controller term; 9 records, 8 recognised, 1 unrecognised",
         "  [critical, new] New words",
@@ -62,7 +68,10 @@ def test_every_record_is_counted() -> None:
 
 
 def test_resolved_stories_have_no_advice() -> None:
-    lines = said(finding(severity="warning", status="resolved"), finding(severity="info", status="resolved", fingerprint="i"))
+    lines = said(
+        finding(severity="warning", status="resolved"),
+        finding(severity="info", status="resolved", fingerprint="i"),
+    )
     assert lines[0] == "payments: no findings"
     assert lines[2:4] == ["Resolved:", "  [warning] Partition without a leader: orders-3"]
     assert not [line for line in lines if "What to do" in line or "[info]" in line]
@@ -77,10 +86,22 @@ def test_many_findings_of_several_clusters() -> None:
 
 
 def test_no_error_is_hidden() -> None:
-    missed = [finding(severity="error", check_id="slo_missed", title=f"Goal {n}", fingerprint=f"s{n}") for n in range(SHOWN + 2)]
+    missed = [
+        finding(severity="error", check_id="slo_missed", title=f"Goal {n}", fingerprint=f"s{n}")
+        for n in range(SHOWN + 2)
+    ]
     late = AT + timedelta(hours=9)
-    loss = {"severity": "error", "check_id": "unclean_election", "title": "Unclean", "first_seen": late, "fingerprint": "u"}
-    minor = [finding(severity="warning", check_id="log_gap", title=f"Gap {n}", fingerprint=f"g{n}") for n in range(9)]
+    loss = {
+        "severity": "error",
+        "check_id": "unclean_election",
+        "title": "Unclean",
+        "first_seen": late,
+        "fingerprint": "u",
+    }
+    minor = [
+        finding(severity="warning", check_id="log_gap", title=f"Gap {n}", fingerprint=f"g{n}")
+        for n in range(9)
+    ]
     infos = [finding(severity="info", check_id="blind_spot", title="Blind", fingerprint="i")]
     # the caller passes findings in the order of `read`
     findings = sorted([*minor, *infos, *missed, finding(**loss)], key=worst_first)
@@ -96,10 +117,14 @@ def test_a_story_begins_with_its_cause_and_has_the_place_of_its_worst_finding() 
     cause = finding(severity="info", check_id="broker_down", title="Down")
     effects = [
         finding(severity="error", check_id="below_min_isr", title="Below", fingerprint="b", caused_by="f"),
-        finding(severity="info", check_id="under_replicated", title="Lagging", fingerprint="u", caused_by="b"),
+        finding(
+            severity="info", check_id="under_replicated", title="Lagging", fingerprint="u", caused_by="b"
+        ),
     ]
     other = finding(severity="warning", check_id="log_gap", title="Gap", fingerprint="g")
-    assert [line for line in said(*sorted([other, cause, *effects], key=worst_first)) if "[" in line[:22]] == [
+    assert [
+        line for line in said(*sorted([other, cause, *effects], key=worst_first)) if "[" in line[:22]
+    ] == [
         "  [error, new] Down",
         "      [2026] the line",
         "      Consequence: [error, new] Below",
@@ -111,7 +136,9 @@ def test_a_story_begins_with_its_cause_and_has_the_place_of_its_worst_finding() 
 
 def test_a_story_lasts_as_long_as_one_of_its_findings() -> None:
     cause = finding(severity="error", status="resolved", check_id="broker_down", title="Down")
-    effect = finding(severity="warning", check_id="under_replicated", title="Lagging", fingerprint="u", caused_by="f")
+    effect = finding(
+        severity="warning", check_id="under_replicated", title="Lagging", fingerprint="u", caused_by="f"
+    )
     assert "Resolved:" not in said(cause, effect)
     assert "Resolved:" in said(cause, effect | {"status": "resolved"})
     # a consequence that lasts is the headline where its cause is over
@@ -134,7 +161,10 @@ def test_a_warning_that_is_resolved_is_brief() -> None:
 
 def test_a_story_last_seen_before_the_end_of_the_logs_is_not_ongoing() -> None:
     early = AT - timedelta(hours=2)
-    once, at_times = finding(first_seen=early, last_seen=early), finding(first_seen=early, last_seen=early + timedelta(minutes=5))
+    once, at_times = (
+        finding(first_seen=early, last_seen=early),
+        finding(first_seen=early, last_seen=early + timedelta(minutes=5)),
+    )
     assert said(once)[3] == "      At 2026-11-20 08:00:00 UTC; the logs go on to 10:00:00 UTC."
     assert said(at_times)[3] == (
         "      From 2026-11-20 08:00:00 UTC, last seen at 08:05:00 UTC (5 min); the logs go on to 10:00:00 UTC."
@@ -158,10 +188,19 @@ def test_the_harm_is_among_the_first_three_lines() -> None:
 
 def test_errors_that_were_resolved_long_ago_are_counted() -> None:
     old = [
-        finding(severity="error", status="resolved", title=f"Old {n}", fingerprint=f"o{n}", last_seen=AT - timedelta(days=9))
+        finding(
+            severity="error",
+            status="resolved",
+            title=f"Old {n}",
+            fingerprint=f"o{n}",
+            last_seen=AT - timedelta(days=9),
+        )
         for n in range(SHOWN + 4)
     ]
-    recent = [finding(severity="error", status="resolved", title=f"Recent {n}", fingerprint=f"r{n}") for n in range(3)]
+    recent = [
+        finding(severity="error", status="resolved", title=f"Recent {n}", fingerprint=f"r{n}")
+        for n in range(3)
+    ]
     lines = said(*old, *recent)
     assert [line for line in lines if "Recent" in line] == [f"  [error] Recent {n}" for n in range(3)]
     assert sum("Old" in line for line in lines) == SHOWN

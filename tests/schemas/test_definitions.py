@@ -43,7 +43,11 @@ def test_ours_are_sound() -> None:
     assert problems(None) == []
 
 
-KUBECTL = {"name": "kubectl logs --prefix", "prefix": r"\[pod/[\w.\-]+/[\w.\-]+\] ", "sample": "[pod/kafka-4/kafka] "}
+KUBECTL = {
+    "name": "kubectl logs --prefix",
+    "prefix": r"\[pod/[\w.\-]+/[\w.\-]+\] ",
+    "sample": "[pod/kafka-4/kafka] ",
+}
 
 
 @pytest.mark.parametrize(
@@ -121,24 +125,38 @@ def test_faults_of_a_check() -> None:
     del header["identity"]
     found = check_problems([schemas.Statement("c", header, "SELECT 1")], severities())
     assert any("-- identity:" in problem for problem in found)
-    assert any("harm great is none of loss, unavailability, risk, protocol, housekeeping" in problem for problem in found)
+    assert any(
+        "harm great is none of loss, unavailability, risk, protocol, housekeeping" in problem
+        for problem in found
+    )
     assert any("severity loud" in problem for problem in found)
     assert any("does not give" in problem and "evidence" in problem for problem in found)
-    named = schemas.Statement("c", header | {"candidates": "late, early"}, "WITH early AS (\n  SELECT 1\n)\nSELECT 1")
+    named = schemas.Statement(
+        "c", header | {"candidates": "late, early"}, "WITH early AS (\n  SELECT 1\n)\nSELECT 1"
+    )
     assert [problem for problem in check_problems([named], severities()) if "candidates" in problem] == [
         "schemas/checks/c.sql: candidates: no part of the query is called late"
     ]
-    sliced = schemas.Statement("c", header, "SELECT slice(array_distinct(flatten(collect_list(x))), 1, 20) AS evidence")
+    sliced = schemas.Statement(
+        "c", header, "SELECT slice(array_distinct(flatten(collect_list(x))), 1, 20) AS evidence"
+    )
     assert any("an unsorted collect_list" in problem for problem in check_problems([sliced], severities()))
-    for by_hash in ("array_sort(collect_set(e.record_id))", "array_sort(array_compact(collect_list(t.record_id)))"):
+    for by_hash in (
+        "array_sort(collect_set(e.record_id))",
+        "array_sort(array_compact(collect_list(t.record_id)))",
+    ):
         query = schemas.Statement("c", header, f"SELECT slice({by_hash}, 1, 20) AS evidence")
         assert any("which are hashes" in problem for problem in check_problems([query], severities()))
 
 
 def test_faults_of_a_wording() -> None:
-    """The words of a check name facts that its query gives, all of them, and are sentences that a reader understands."""
+    """The words of a check name facts that its query gives, all of them, and are sentences that a reader
+    understands.
+    """
     check = schemas.Statement("c", {"facts": "times"}, "SELECT x.node, count(*) AS times FROM x")
-    sound = wording.Wording("c", "Name", "It matters.", "Node {{ node }}: {{ times | count('time') }}", "Seen.", "Do it.")
+    sound = wording.Wording(
+        "c", "Name", "It matters.", "Node {{ node }}: {{ times | count('time') }}", "Seen.", "Do it."
+    )
     assert wording_problems([check], {"c": sound}) == []
 
     def found(**changed: str) -> str:
@@ -155,7 +173,9 @@ def test_faults_of_a_wording() -> None:
     assert "more than 25 words" in found(advice="word " * 26)
     assert "longer than 60 characters" in found(name="n" * 61)
     old = schemas.Statement("c", {"facts": "times", "concludes": "what it told."}, check.sql)
-    assert "its header: write logged, notified instead of told" in "; ".join(wording_problems([old], {"c": sound}))
+    assert "its header: write logged, notified instead of told" in "; ".join(
+        wording_problems([old], {"c": sound})
+    )
     undeclared = schemas.Statement("c", {"facts": "times, colour"}, check.sql)
     assert "facts: the query gives no colour" in "; ".join(wording_problems([undeclared], {"c": sound}))
     assert wording_problems([check], {}) == ["schemas/checks/c.sql: no wording: add schemas/checks/c.md"]
@@ -164,11 +184,15 @@ def test_faults_of_a_wording() -> None:
 
 def test_a_check_begins_as_a_copy_of_the_template() -> None:
     """Lint names what the template leaves open; once that is filled in, it has nothing to say."""
-    sql, words = (schemas.folder("templates").joinpath(f"check.{kind}").read_text("utf-8") for kind in ("sql", "md"))
+    sql, words = (
+        schemas.folder("templates").joinpath(f"check.{kind}").read_text("utf-8") for kind in ("sql", "md")
+    )
 
     def found(sql: str, words: str) -> list[str]:
         check = schemas.parsed("my_check", sql)
-        return check_problems([check], severities()) + wording_problems([check], {"my_check": wording.parsed("my_check", words)})
+        return check_problems([check], severities()) + wording_problems(
+            [check], {"my_check": wording.parsed("my_check", words)}
+        )
 
     named = {one.split(": ")[1] for one in found(sql, words) if "TODO" in one}
     assert {"TODO", "name", "why", "title", "detail", "advice"} <= named
@@ -182,7 +206,9 @@ def test_a_check_begins_as_a_copy_of_the_template() -> None:
     }
     for key, answer in answers.items():
         sql = re.sub(rf"^-- {key}: TODO.*$", f"-- {key}: {answer}", sql, flags=re.MULTILINE)
-    sql = sql.replace("IN ('TODO')", "IN ('thread_failed')").replace("'TODO' AS severity", "'warning' AS severity")
+    sql = sql.replace("IN ('TODO')", "IN ('thread_failed')").replace(
+        "'TODO' AS severity", "'warning' AS severity"
+    )
     words = words.replace("# TODO: the name of the check in two to six words", "# Thread ended")
     words = words.replace("TODO: what happened", "lost a thread")
     words = re.sub(r"TODO: [^.{]*\.", "Restart it.", words)
@@ -210,8 +236,13 @@ def test_faults_of_a_threshold() -> None:
     assert "a meaning that is a sentence" in found(meaning="idle")
     assert "whole number" in found(default=-1)
     check = schemas.statements("checks")[0]
-    undeclared = schemas.Statement("c", check.header, f"{check.sql} AND leaderless_seconds(cluster, topic) > 1")
-    assert any("thresholds: names those that the query calls" in one for one in check_problems([undeclared], severities()))
+    undeclared = schemas.Statement(
+        "c", check.header, f"{check.sql} AND leaderless_seconds(cluster, topic) > 1"
+    )
+    assert any(
+        "thresholds: names those that the query calls" in one
+        for one in check_problems([undeclared], severities())
+    )
 
 
 def test_a_part_of_a_query() -> None:
@@ -231,12 +262,22 @@ def test_faults_of_a_contract() -> None:
         "events": {
             "key": ["no_such"],
             "values": {"says": []},
-            "rules": [{"words": "q", "violations": "SELECT 1"}, {"words": "r", "violations": "{batch} {odd}"}],
+            "rules": [
+                {"words": "q", "violations": "SELECT 1"},
+                {"words": "r", "violations": "{batch} {odd}"},
+            ],
             "x": 1,
         },
     }
     found = " ".join(contract_problems(contracts, tables))
-    for named in ("no such table", "no column no_such", "values.says", "'q' does not read", "reads odd", "unknown key x"):
+    for named in (
+        "no such table",
+        "no column no_such",
+        "values.says",
+        "'q' does not read",
+        "reads odd",
+        "unknown key x",
+    ):
         assert named in found
 
 
@@ -261,7 +302,12 @@ def test_a_check_names_the_logs_that_it_needs() -> None:
         changed = schemas.Statement("c", check.header | {"needs": needs} | header, query)
         return "; ".join(check_problems([changed], severities()))
 
-    for query in ("x LEFT ANTI JOIN y", "WHERE NOT EXISTS (SELECT 1)", "WHERE o.until IS NULL", "FROM partition_episodes"):
+    for query in (
+        "x LEFT ANTI JOIN y",
+        "WHERE NOT EXISTS (SELECT 1)",
+        "WHERE o.until IS NULL",
+        "FROM partition_episodes",
+    ):
         assert "it concludes from absence" in found("lines", query)
         assert "absence" not in found("every_node", query)
         assert "absence" not in found("lines", query, silence="there is nothing to miss")
@@ -275,7 +321,9 @@ def test_a_check_names_the_logs_that_it_needs() -> None:
 
 
 def test_findings_that_last_must_be_of_the_last_incarnation() -> None:
-    """As in log_directory_failed, which reported a directory of an earlier cluster of that name as failed until today."""
+    """As in log_directory_failed, which reported a directory of an earlier cluster of that name as failed
+    until today.
+    """
     check = schemas.statements("checks")[0]
 
     def found(query: str) -> str:
@@ -283,14 +331,22 @@ def test_findings_that_last_must_be_of_the_last_incarnation() -> None:
 
     lasting = "SELECT coalesce(b.until, k.now) AS last_seen FROM b JOIN clocks k ON k.cluster = b.cluster"
     assert "join clocks by incarnation" in found(lasting)
-    assert "join clocks by incarnation" in found("SELECT k.now AS last_seen FROM b JOIN clocks k ON k.cluster = b.cluster")
+    assert "join clocks by incarnation" in found(
+        "SELECT k.now AS last_seen FROM b JOIN clocks k ON k.cluster = b.cluster"
+    )
     assert "clocks" not in found(f"{lasting} AND (b.until IS NOT NULL OR k.incarnation = b.incarnation)")
-    assert "clocks" not in found("SELECT max(b.ts) < max(k.now) AS ended FROM b JOIN clocks k ON k.cluster = b.cluster")
-    assert "it joins clocks and reads neither" in found("SELECT b.ts FROM b JOIN clocks k ON k.cluster = b.cluster")
+    assert "clocks" not in found(
+        "SELECT max(b.ts) < max(k.now) AS ended FROM b JOIN clocks k ON k.cluster = b.cluster"
+    )
+    assert "it joins clocks and reads neither" in found(
+        "SELECT b.ts FROM b JOIN clocks k ON k.cluster = b.cluster"
+    )
 
 
 def test_coverage_is_one_of_several_kinds() -> None:
-    assert schemas.needed("this_node or controller, else warning") == schemas.Needs(("this_node", "controller"), "warning")
+    assert schemas.needed("this_node or controller, else warning") == schemas.Needs(
+        ("this_node", "controller"), "warning"
+    )
     assert schemas.needed("every_node") == schemas.Needs(("every_node",))
 
 
@@ -303,7 +359,9 @@ def test_a_failure_that_no_check_reads_is_a_problem() -> None:
     new = replace(failed, name="flux_inverted")
     (problem,) = silence_problems([*rules, new], [*checks, *schemas.statements("facts")], listed)
     assert problem.startswith("flux_inverted reports a failure and no check reads it")
-    quiet = replace(failed, name="flux_seen", says="is", samples=[{"line": "[2026-11-20 10:00:00,000] INFO x (y)"}])
+    quiet = replace(
+        failed, name="flux_seen", says="is", samples=[{"line": "[2026-11-20 10:00:00,000] INFO x (y)"}]
+    )
     assert silence_problems([*rules, quiet], [*checks, *schemas.statements("facts")], listed) == []
     loud = replace(quiet, samples=[{"line": "[2026-11-20 10:00:00,000] FATAL x (y)"}])
     assert len(silence_problems([*rules, loud], [*checks, *schemas.statements("facts")], listed)) == 1

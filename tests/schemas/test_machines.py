@@ -69,7 +69,9 @@ def test_replica_moves(move: tuple[str, str]) -> None:
     for version in ("0.8.2", "1.1.1", "2.2.2"):
         assert (move in legal("replica", version)) == (move in REPLICA_MOVES)
     for version in ("2.3.0", "2.3", "2.10.0", "3.9.1"):
-        assert (move in legal("replica", version)) == (move in REPLICA_MOVES or move == REPLICA_MOVE_SINCE_2_3)
+        assert (move in legal("replica", version)) == (
+            move in REPLICA_MOVES or move == REPLICA_MOVE_SINCE_2_3
+        )
 
 
 @pytest.mark.parametrize("move", product(PARTITION_STATES, repeat=2), ids="-".join)

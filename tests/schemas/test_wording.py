@@ -72,7 +72,9 @@ def test_lint_names_a_filter_that_is_none(template: str) -> None:
 
 
 def test_a_wrong_template_costs_no_other_check_its_findings() -> None:
-    row = dict.fromkeys(("topic", "partition", "replica", "node", "first_seen", "last_seen", "lacking", "unheard"))
+    row = dict.fromkeys(
+        ("topic", "partition", "replica", "node", "first_seen", "last_seen", "lacking", "unheard")
+    )
     row |= {"cluster": "c", "severity": "error", "ended": False}
     rows = [
         row | {"check_id": "rack_violation", "topic": "orders", "facts": '{"violations": ["{{ 7 * 7 }}"]}'},
@@ -80,7 +82,10 @@ def test_a_wrong_template_costs_no_other_check_its_findings() -> None:
     ]
     failed: dict[str, str] = {}
     (done,) = checks._in_words(rows, {"c": wording.commands(True, None)}, failed)
-    assert (done["title"], done["detail"]) == ("Replicas of topic orders share a rack", "orders: {{ 7 * 7 }}.")
+    assert (done["title"], done["detail"]) == (
+        "Replicas of topic orders share a rack",
+        "orders: {{ 7 * 7 }}.",
+    )
     assert "facts" not in done
     assert failed.keys() == {"thread_died"}
 
@@ -103,14 +108,19 @@ def test_a_weakened_claim_names_the_missing_logs() -> None:
 def test_advice_names_the_command_of_the_version_and_the_mode() -> None:
     old, new, unknown = (wording.commands(False, version) for version in ((2, 3), (2, 6), None))
     assert old["elect_preferred"] == "`kafka-preferred-replica-election.sh --zookeeper HOST:2181`"
-    assert new["elect_preferred"].startswith("`kafka-leader-election.sh --bootstrap-server HOST:9092 --election-type PREFERRED")
+    assert new["elect_preferred"].startswith(
+        "`kafka-leader-election.sh --bootstrap-server HOST:9092 --election-type PREFERRED"
+    )
     assert "--zookeeper HOST:2181" in old["move_replicas"]
     assert "--bootstrap-server" in new["move_replicas"]
     assert "(before Kafka 2.6: `kafka-reassign-partitions.sh --zookeeper" in unknown["list_reassignments"]
     assert old["show_controller"] == "`zookeeper-shell.sh HOST:2181 get /controller`"
     kraft = wording.commands(True, (3, 9))
     assert not any("zookeeper" in command for command in kraft.values())
-    assert kraft["show_quorum"] == "`kafka-metadata-quorum.sh --bootstrap-controller HOST:9093 describe --status`"
+    assert (
+        kraft["show_quorum"]
+        == "`kafka-metadata-quorum.sh --bootstrap-controller HOST:9093 describe --status`"
+    )
     assert "--bootstrap-server" in wording.commands(True, (3, 5))["show_quorum"]
 
 
@@ -120,4 +130,6 @@ def test_a_query_of_a_check_has_no_words() -> None:
         query = "\n".join(line.split("--")[0] for line in check.sql.splitlines())
         select = query[query.rindex("\nSELECT\n") :]
         assert "date_format(" not in select, check.name
-        assert not [text for text in select.split("'")[1::2] if text.strip().count(" ") > 1 and "%" not in text], check.name
+        assert not [
+            text for text in select.split("'")[1::2] if text.strip().count(" ") > 1 and "%" not in text
+        ], check.name

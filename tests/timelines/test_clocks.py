@@ -26,7 +26,11 @@ def hours(*events: Event) -> float | None:
 @pytest.mark.parametrize("later", [9, 5.75, -8, 9.15])
 def test_logs_in_another_zone(later: float) -> None:
     records = [record(100, 1, 5), record(101, 2, 7), record(9000, 1, 90)]
-    lines = [registered(later * HOUR + 100.4, 1, 5), registered(later * HOUR + 102, 2, 7), registered(later * HOUR + 9000, 1, 90)]
+    lines = [
+        registered(later * HOUR + 100.4, 1, 5),
+        registered(later * HOUR + 102, 2, 7),
+        registered(later * HOUR + 9000, 1, 90),
+    ]
     assert hours(*records, *lines) == later
     # these lines are stored for later runs
     assert all(map(is_cluster_event, [*records, *lines]))
@@ -35,7 +39,8 @@ def test_logs_in_another_zone(later: float) -> None:
 
 def test_lines_of_a_controller_show_it_too() -> None:
     lines = [
-        logged(9 * HOUR + 100, "broker_registering", 101, broker=broker, broker_epoch=epoch) for broker, epoch in ((1, 5), (2, 7))
+        logged(9 * HOUR + 100, "broker_registering", 101, broker=broker, broker_epoch=epoch)
+        for broker, epoch in ((1, 5), (2, 7))
     ]
     assert hours(record(100, 1, 5), record(101, 2, 7), *lines) == 9
     assert all(map(is_cluster_event, lines))
@@ -56,11 +61,16 @@ def test_registrations_that_show_no_time_zone() -> None:
     assert hours(*records, registered(later + 100, 1, 5), registered(later + 190, 2, 7)) is None
     assert hours(*records, registered(later + 100, 1, 5), registered(102, 2, 7)) is None
     assert hours(*records, registered(30 * HOUR, 1, 5), registered(30 * HOUR, 2, 7)) is None
-    again = registered(later + 100, 1, 5), registered(later + 101, 2, 7), registered(later + 101, 2, 7)._replace(ts=5)
+    again = (
+        registered(later + 100, 1, 5),
+        registered(later + 101, 2, 7),
+        registered(later + 101, 2, 7)._replace(ts=5),
+    )
     assert hours(*records, *again) is None
     # a starting controller reads its whole log and prints all of it again
     replayed = [
-        logged(later + 100, "broker_registration_replayed", 101, broker=b, broker_epoch=epoch) for b, epoch in ((1, 5), (2, 7))
+        logged(later + 100, "broker_registration_replayed", 101, broker=b, broker_epoch=epoch)
+        for b, epoch in ((1, 5), (2, 7))
     ]
     assert hours(*records, *replayed) is None
     # only the broker itself prints it when it happens

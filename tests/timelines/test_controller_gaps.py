@@ -22,7 +22,9 @@ def test_a_term_ends_and_another_begins() -> None:
     assert brief(elected(10, 1, 1), resigned) == [(1, 60, None)]
     # the same node is elected again
     assert brief(elected(10, 1, 1), resigned, elected(95, 1, 2)) == [(1, 60, 95)]
-    (one,) = controller_gaps(ClusterFacts.of(ClusterEvidence.of([elected(10, 1, 1), resigned, elected(90, 2, 2)])))
+    (one,) = controller_gaps(
+        ClusterFacts.of(ClusterEvidence.of([elected(10, 1, 1), resigned, elected(90, 2, 2)]))
+    )
     assert one.evidence == [resigned.record_id, elected(90, 2, 2).record_id]
     assert one.is_end_seen
     # only a line of its term is logged, not its election
@@ -50,14 +52,18 @@ def test_every_stopping_broker_prints_that_it_resigns() -> None:
 def test_the_controller_dies() -> None:
     alive = logged(2, "broker_registered", 2, by="kafka.zk.KafkaZkClient", broker=2)
     died = logged(60, "broker_failed", 3, broker=2)
-    assert brief(alive, elected(10, 2, 1), died, logged(61, "controller_resigned", 2), elected(70, 3, 2)) == [(2, 60, 70)]
+    assert brief(alive, elected(10, 2, 1), died, logged(61, "controller_resigned", 2), elected(70, 3, 2)) == [
+        (2, 60, 70)
+    ]
 
 
 def test_a_stopping_controller_is_controller_until_it_resigns() -> None:
     alive = logged(2, "broker_registered", 2, by="kafka.zk.KafkaZkClient", broker=2)
     stops = logged(60, "broker_stop_signal", 2)
     assert brief(alive, elected(10, 2, 1), stops, elected(90, 3, 2)) == [(2, 60, 90)]
-    assert brief(alive, elected(10, 2, 1), stops, logged(70, "controller_resigned", 2), elected(90, 3, 2)) == [(2, 70, 90)]
+    assert brief(
+        alive, elected(10, 2, 1), stops, logged(70, "controller_resigned", 2), elected(90, 3, 2)
+    ) == [(2, 70, 90)]
 
 
 def test_lines_of_other_nodes() -> None:
@@ -67,9 +73,9 @@ def test_lines_of_other_nodes() -> None:
     assert brief(*ends, logged(65, "controller_election_lost", 2, controller=3)) == [(1, 60, 65)]
     assert brief(*ends, logged(65, "quorum_leader_learned", 2, quorum_node=3)) == [(1, 60, 65)]
     # only a line in the next epoch is logged, not the election
-    assert brief(*ends, logged(80, "partition_online", 3, controller=3, controller_epoch=2, topic="a", partition=0)) == [
-        (1, 60, 80)
-    ]
+    assert brief(
+        *ends, logged(80, "partition_online", 3, controller=3, controller_epoch=2, topic="a", partition=0)
+    ) == [(1, 60, 80)]
 
 
 def test_elections_that_are_not_logged() -> None:
@@ -77,5 +83,14 @@ def test_elections_that_are_not_logged() -> None:
     # there was a controller in epoch 2
     assert brief(*ends, elected(500, 3, 3)) == []
     # a broker receives a request of the next controller
-    sent = logged(63, "become_started", 4, by="state.change.logger", controller=2, controller_epoch=2, topic="a", partition=0)
+    sent = logged(
+        63,
+        "become_started",
+        4,
+        by="state.change.logger",
+        controller=2,
+        controller_epoch=2,
+        topic="a",
+        partition=0,
+    )
     assert brief(*ends, sent, elected(500, 2, 3)) == [(1, 60, 63)]

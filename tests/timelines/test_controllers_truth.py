@@ -15,13 +15,17 @@ from timelines import facts_of
 from jobs.timelines import controllers
 
 pytestmark = pytest.mark.shared
-# on a busy machine a controller logs a record late; up to 3.8 it logs a record before the record gets its time stamp
+# on a busy machine a controller logs a record late; up to 3.8 it logs a record before the record gets its
+# time stamp
 LATE, EARLY = timedelta(seconds=3), timedelta(milliseconds=60)
 CASES = [folder for folder in recordings() if list(folder.glob("metadata-log*.txt"))]
 
 
 class Term(NamedTuple):
-    """A term of the leader of the quorum. leader: None up to 4.0: the dump does not name it. begun, last: its first and last record."""
+    """A term of the leader of the quorum.
+
+    leader: None up to 4.0: the dump does not name it. begun, last: its first and last record.
+    """
 
     epoch: int
     leader: int | None
@@ -59,7 +63,11 @@ def test_terms_begin_and_end_as_the_metadata_log_says(recording: Path) -> None:
     truth = true_terms(recording)
     assert truth
     for term in truth:
-        near = [row for row in rows if row[1] == term.epoch and row[2] and term.begun - EARLY <= row[2] <= term.begun + LATE]
+        near = [
+            row
+            for row in rows
+            if row[1] == term.epoch and row[2] and term.begun - EARLY <= row[2] <= term.begun + LATE
+        ]
         assert len(near) == 1, (term, rows)
         ((node, _, begun, ended),) = near
         assert term.leader in (None, node)
@@ -69,6 +77,8 @@ def test_terms_begin_and_end_as_the_metadata_log_says(recording: Path) -> None:
 
 def test_a_killed_controller_did_not_resign() -> None:
     """Controller 102 was killed in epoch 4; its next start prints ResignedState, which is no end of the term."""
-    (recording,) = (folder for folder in CASES if folder.parts[-2:] == ("3.9.1-default", "controller-failover"))
+    (recording,) = (
+        folder for folder in CASES if folder.parts[-2:] == ("3.9.1-default", "controller-failover")
+    )
     by_epoch = {row[2]: (row[1], row[4] is not None) for row in controllers(facts_of(recorded(recording)))}
     assert by_epoch == {4: (102, False), 6: (101, False), 8: (102, True), 9: (101, True)}

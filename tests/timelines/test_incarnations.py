@@ -24,7 +24,10 @@ def at(seconds: float) -> int:
 
 def markers(*records: tuple[float, int | str]) -> list[Marker]:
     """(seconds, controller epoch) of an election, or (seconds, cluster id) each."""
-    return [Marker(at(seconds), *((value, None) if isinstance(value, int) else (None, value))) for seconds, value in records]
+    return [
+        Marker(at(seconds), *((value, None) if isinstance(value, int) else (None, value)))
+        for seconds, value in records
+    ]
 
 
 @pytest.mark.parametrize(
@@ -36,7 +39,9 @@ def markers(*records: tuple[float, int | str]) -> list[Marker]:
         pytest.param([(0, 1), (60, 2), (HOUR, 3), (2 * HOUR, 9)], [], id="failovers"),
         pytest.param([(0, 1), (60, 2), (HOUR, 1)], [HOUR], id="wiped"),
         pytest.param([(0, 1), (HOUR, 1)], [HOUR], id="wiped in its first controller term"),
-        pytest.param([(0, 1), (60, 3), (HOUR, 1), (HOUR + 60, 2), (5 * HOUR, 1)], [HOUR, 5 * HOUR], id="wiped twice"),
+        pytest.param(
+            [(0, 1), (60, 3), (HOUR, 1), (HOUR + 60, 2), (5 * HOUR, 1)], [HOUR, 5 * HOUR], id="wiped twice"
+        ),
         pytest.param(
             [(0, 1), (60, 3), (HOUR, 2), (2 * HOUR, 3)],
             [HOUR],
@@ -48,7 +53,9 @@ def markers(*records: tuple[float, int | str]) -> list[Marker]:
         pytest.param([(0, 4), (1, 6), (3, 5), (9, 7)], [], id="the clock of a broker is behind"),
         pytest.param([(0, 4), (1, 6), (40, 5), (90, 7)], [], id="the clock of a broker is behind by 40 s"),
         pytest.param([(0, 5), (HOUR, 1), (HOUR + 1, 1), (HOUR + 2, 2)], [HOUR], id="wiped, logged twice"),
-        pytest.param([(0, "A"), (1, "A"), (5, 1), (HOUR, "A"), (HOUR, 2)], [], id="brokers restart in one cluster"),
+        pytest.param(
+            [(0, "A"), (1, "A"), (5, 1), (HOUR, "A"), (HOUR, 2)], [], id="brokers restart in one cluster"
+        ),
         pytest.param([(0, "A"), (5, 1), (HOUR, "B"), (HOUR + 5, 1)], [HOUR], id="wiped, another id"),
         pytest.param([(0, "A"), (5, 1), (30, "B"), (35, 1)], [30], id="wiped at once, another id"),
         pytest.param(
@@ -89,7 +96,9 @@ def test_two_metadata_logs_are_two_incarnations() -> None:
 
 
 def test_an_incarnation_begins_with_the_start_of_the_process_that_names_its_id() -> None:
-    """A process logs lines before it names its cluster: these are not the last lines of the incarnation before."""
+    """A process logs lines before it names its cluster: these are not the last lines of the incarnation
+    before.
+    """
 
     def named(second: float, cluster_id: str, node: int = 1) -> Marker:
         return Marker(at(second), cluster_id=cluster_id, folder="a", node=node)
@@ -99,7 +108,9 @@ def test_an_incarnation_begins_with_the_start_of_the_process_that_names_its_id()
 
     before = [started(0), named(2, "A")]
     # the process before may be of the incarnation before
-    assert incarnation_starts([*before, started(HOUR), started(HOUR + 1), named(HOUR + 2, "B")]) == [at(HOUR + 1)]
+    assert incarnation_starts([*before, started(HOUR), started(HOUR + 1), named(HOUR + 2, "B")]) == [
+        at(HOUR + 1)
+    ]
     # the start of another node, an earlier start, and a start of the incarnation before
     assert incarnation_starts([*before, started(HOUR, node=2), named(HOUR + 2, "B")]) == [at(HOUR + 2)]
     assert incarnation_starts([*before, started(HOUR - 600), named(HOUR, "B")]) == [at(HOUR)]
@@ -148,11 +159,15 @@ def test_two_clusters_that_take_turns() -> None:
 
 
 def test_clusters_known_to_take_turns() -> None:
-    """The next epoch of the cluster before is its turn, even if only few elections of the other would be missing."""
+    """The next epoch of the cluster before is its turn, even if only few elections of the other would be
+    missing.
+    """
     known = [(0, 6), (HOUR, 1), (2 * HOUR, 7), (3 * HOUR, 2)]
     turns = [at(hours * HOUR) for hours in (1, 2, 3)]
     assert incarnation_starts(markers(*known, (4 * HOUR, 3), (5 * HOUR, 4))) == turns
-    both = markers(*known, (4 * HOUR, 3), (5 * HOUR, 4), (6 * HOUR, 5), (7 * HOUR, 8), (8 * HOUR, 6), (9 * HOUR, 7))
+    both = markers(
+        *known, (4 * HOUR, 3), (5 * HOUR, 4), (6 * HOUR, 5), (7 * HOUR, 8), (8 * HOUR, 6), (9 * HOUR, 7)
+    )
     assert incarnation_starts(both) == [*turns, at(7 * HOUR), at(8 * HOUR)]
     # not the next one; or the next one of both
     assert incarnation_starts(markers(*known, (4 * HOUR, 5), (5 * HOUR, 9))) == turns
@@ -165,7 +180,9 @@ def test_clusters_known_to_take_turns() -> None:
 
 
 def test_a_line_of_a_term_shows_a_turn() -> None:
-    """For clusters that are known to take turns: a line of the last term of the other cluster, or of the next."""
+    """For clusters that are known to take turns: a line of the last term of the other cluster, or of the
+    next.
+    """
     elected = [
         Marker(at(hours * HOUR), epoch, node=0)
         for hours, epoch in ((0, 6), (1, 1), (2, 7), (3, 2), (4, 3), (5, 4), (6, 8), (9, 6), (12, 9))
@@ -175,13 +192,21 @@ def test_a_line_of_a_term_shows_a_turn() -> None:
     # its election is not logged
     line = Marker(at(8 * HOUR), 5, node=0, is_daily=True)
     assert incarnation_starts([*elected, line]) == [*turns, at(8 * HOUR), at(12 * HOUR)]
-    assert incarnation_starts([*elected, line._replace(is_daily=False, heard=True)]) == [*turns, at(8 * HOUR), at(12 * HOUR)]
+    assert incarnation_starts([*elected, line._replace(is_daily=False, heard=True)]) == [
+        *turns,
+        at(8 * HOUR),
+        at(12 * HOUR),
+    ]
     # it may be a controller that does not know that it was deposed
     assert incarnation_starts([*elected, line._replace(node=1)]) == [*turns, at(9 * HOUR), at(12 * HOUR)]
     # a line of the last term may be printed up to a minute late
     again = Marker(at(10 * HOUR), 8, node=0, is_daily=True)
     assert incarnation_starts([*elected, again]) == [*turns, at(9 * HOUR), at(10 * HOUR)]
-    assert incarnation_starts([*elected, again._replace(ts=at(9 * HOUR + 30))]) == [*turns, at(9 * HOUR), at(12 * HOUR)]
+    assert incarnation_starts([*elected, again._replace(ts=at(9 * HOUR + 30))]) == [
+        *turns,
+        at(9 * HOUR),
+        at(12 * HOUR),
+    ]
     # nothing has shown that they take turns
     records = [Marker(at(0), 6, node=0), Marker(at(HOUR), 1, node=0)]
     assert incarnation_starts([*records, again._replace(ts=at(2 * HOUR), controller_epoch=6)]) == [at(HOUR)]
@@ -191,7 +216,10 @@ def test_an_empty_zookeeper_after_kraft_is_another_incarnation() -> None:
     """A migrated cluster has elected ZooKeeper controllers before KRaft controllers know its brokers."""
     kraft, first = Marker(at(0), kraft=True), Marker(at(HOUR), 1)
     assert incarnation_starts([kraft, first]) == [at(HOUR)]
-    assert incarnation_starts([kraft, first, *markers((2 * HOUR, 2), (3 * HOUR, 1))]) == [at(HOUR), at(3 * HOUR)]
+    assert incarnation_starts([kraft, first, *markers((2 * HOUR, 2), (3 * HOUR, 1))]) == [
+        at(HOUR),
+        at(3 * HOUR),
+    ]
     # reverted to ZooKeeper; migrated; two clocks
     assert incarnation_starts([kraft, Marker(at(HOUR), 7)]) == []
     assert incarnation_starts([Marker(at(-HOUR), 1), kraft, *markers((HOUR, 2))]) == []
@@ -213,7 +241,9 @@ def test_an_empty_zookeeper_after_kraft_is_another_incarnation() -> None:
 def test_one_cluster_is_never_split(
     elections: list[tuple[int, float]], records: list[tuple[int, float, bool]], skews: list[float], nodes: int
 ) -> None:
-    """Elections that are not logged, clocks that differ, deposed controllers that still print, KRaft after ZooKeeper."""
+    """Elections that are not logged, clocks that differ, deposed controllers that still print, KRaft after
+    ZooKeeper.
+    """
     found: list[Marker] = []
     epoch, second = 0, 0.0
     for (more, later), skew in zip(elections, skews, strict=False):
@@ -221,7 +251,9 @@ def test_one_cluster_is_never_split(
         found.append(Marker(at(second + skew), epoch, node=epoch % nodes))
     for (which, later, is_first), skew in zip(records, skews[12:], strict=False):
         term = found[which % len(found)]
-        line = term._replace(ts=term.ts + int((later + skew + 29) * SECOND), heard=is_first, is_daily=not is_first)
+        line = term._replace(
+            ts=term.ts + int((later + skew + 29) * SECOND), heard=is_first, is_daily=not is_first
+        )
         found += [line, Marker(line.ts, kraft=True)]
     assert incarnation_starts(found) == []
 
@@ -254,7 +286,8 @@ def test_a_broker_epoch_that_falls_is_of_another_zookeeper() -> None:
     new = [registered(3 * HOUR, 1, 24), registered(3 * HOUR + 5, 2, 30)]
     assert incarnation_starts([*old, *new]) == [at(3 * HOUR)]
     assert incarnation_starts([*old, *new, registered(5 * HOUR, 2, 28)]) == [at(3 * HOUR), at(5 * HOUR)]
-    # its controller is elected in the same incarnation, before or after; the registering process has started before
+    # its controller is elected in the same incarnation, before or after; the registering process has started
+    # before
     for second in (3 * HOUR - 1, 3 * HOUR + 1):
         elected = [Marker(at(60), 4), Marker(at(second), 1)]
         assert incarnation_starts([*old, *elected, *new]) == [min(at(second), at(3 * HOUR))]
@@ -268,7 +301,9 @@ def test_a_broker_epoch_that_falls_is_of_another_zookeeper() -> None:
     assert incarnation_starts([*old, registered(HOUR + 30, 1, 24)]) == []
     # no epoch falls, but broker 2 registers with an epoch older than 70 after broker 1 has 70
     listed = [*old, registered(HOUR, 2, 40)]
-    assert incarnation_starts([*listed, registered(3 * HOUR, 2, 60), registered(3 * HOUR, 3, 64)]) == [at(3 * HOUR)]
+    assert incarnation_starts([*listed, registered(3 * HOUR, 2, 60), registered(3 * HOUR, 3, 64)]) == [
+        at(3 * HOUR)
+    ]
     assert incarnation_starts([*listed, registered(3 * HOUR, 2, 71), registered(3 * HOUR, 3, 64)]) == []
     # it may have registered before the other one did
     assert incarnation_starts([*old, registered(3 * HOUR, 2, 60)]) == []

@@ -40,7 +40,9 @@ def alter(log: Path) -> None:
 
 @pytest.fixture(scope="module")
 def audited(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Tables of one run over the recording four times: its text logs, its metadata log, both, and both with a line that is altered."""
+    """Tables of one run over the recording four times: its text logs, its metadata log, both, and both with a
+    line that is altered.
+    """
     folder = tmp_path_factory.mktemp("kraft")
     shutil.copytree(SAMPLE, folder / ALTERED)
     alter(folder / ALTERED / "node-1" / "state-change.log")

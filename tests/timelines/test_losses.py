@@ -14,7 +14,20 @@ from hypothesis import strategies as st
 from logs import LOGS, NODE_FOLDER, PARSER, microseconds, recordings, records
 from timelines import COLUMNS, recorded_timelines, truth_of
 
-from jobs.timelines.losses import ALL, DECIDING, LINES, SOME, TAIL, UNCLEAN, Around, Crash, Interval, Line, Loss, losses
+from jobs.timelines.losses import (
+    ALL,
+    DECIDING,
+    LINES,
+    SOME,
+    TAIL,
+    UNCLEAN,
+    Around,
+    Crash,
+    Interval,
+    Line,
+    Loss,
+    losses,
+)
 
 SECOND = 1_000_000
 # for two clusters under one name the truth is that of the first, or begins with the migration
@@ -25,7 +38,9 @@ LOSS_LINES = re.compile(
 )
 
 
-def rows(*steps: tuple[float, int, list[int]], replicas: list[int] | None = None, **changed: Any) -> list[Interval]:
+def rows(
+    *steps: tuple[float, int, list[int]], replicas: list[int] | None = None, **changed: Any
+) -> list[Interval]:
     """(second, leader, ISR) each, one epoch after the other. changed: of the last one."""
     ends = [step[0] for step in steps[1:]] + [None]
     found = [
@@ -59,7 +74,13 @@ def line(second: float, event_type: str, node: int | None = None, **named: Any) 
 def difference(second: float, leader: int, epoch: int, text: str | None = None) -> Line:
     """Return the line of a KRaft controller about an unclean election."""
     return line(
-        second, "unclean_leader_elected", 101, leader=leader, leader_epoch=epoch, leader_recovery_state="RECOVERING", text=text
+        second,
+        "unclean_leader_elected",
+        101,
+        leader=leader,
+        leader_epoch=epoch,
+        leader_recovery_state="RECOVERING",
+        text=text,
     )
 
 
@@ -85,7 +106,9 @@ def test_which_acks_an_unclean_election_hurts() -> None:
 
 
 def test_a_line_that_names_the_elected_replica_as_eligible_before() -> None:
-    """KIP-966: the last leader or an eligible replica lacks nothing; without other files the line alone shows it."""
+    """KIP-966: the last leader or an eligible replica lacks nothing; without other files the line alone shows
+    it.
+    """
     last = difference(30, 2, 3, "elr: [1] -> [], lastKnownElr: [2] -> [], ")
     assert losses([], [last], Around(1)) == []
     assert losses(UNCLEAN_ROWS, [last], Around(1)) == []
@@ -107,7 +130,10 @@ def test_an_election_that_may_have_been_clean() -> None:
     assert of(losses(UNCLEAN_ROWS, [recovers], Around(1))) == [(UNCLEAN, 2, True, None, ALL)]
     again = rows((0, 2, [2]), (20, -1, []), (30, 2, [2]))
     assert losses(again, [recovers], Around(1)) == []
-    gap = [again[0], *(row._replace(leader_epoch=n + 7, partition_epoch=n + 7) for n, row in enumerate(again[1:]))]
+    gap = [
+        again[0],
+        *(row._replace(leader_epoch=n + 7, partition_epoch=n + 7) for n, row in enumerate(again[1:])),
+    ]
     assert of(losses(gap, [recovers], Around(1))) == [(UNCLEAN, 2, False, None, None)]
     # up to 0.11 the ISR of the only replica is empty while its broker is down
     selected = line(30, "unclean_leader_selected", 3, leader=2, brokers=[2])
@@ -133,7 +159,9 @@ def test_rows_show_an_unclean_election_only_where_nothing_is_missing() -> None:
 
 
 def test_records_that_a_crashed_leader_truncated() -> None:
-    """acks=all lost none of them if the successor had been in sync; a loss of an unclean election is not counted twice."""
+    """acks=all lost none of them if the successor had been in sync; a loss of an unclean election is not
+    counted twice.
+    """
     clean = rows((0, 1, [1, 2]), (20, -1, [2]), (21, 2, [2]))
     starts = line(21, "leader_started", 2, start_offset=6, leader_epoch=2)
     died = Around(1, crashes=[Crash(1, 20 * SECOND, 49 * SECOND)])
@@ -148,13 +176,20 @@ def test_records_that_a_crashed_leader_truncated() -> None:
 
 @given(
     st.lists(st.tuples(st.integers(0, 3), st.lists(st.integers(0, 3), max_size=3, unique=True)), max_size=5),
-    st.lists(st.tuples(st.integers(0, 60), st.sampled_from(sorted(LINES - DECIDING)), st.integers(0, 3)), max_size=6),
+    st.lists(
+        st.tuples(st.integers(0, 60), st.sampled_from(sorted(LINES - DECIDING)), st.integers(0, 3)),
+        max_size=6,
+    ),
 )
 def test_nothing_is_lost_without_a_line_that_decides(
     steps: list[tuple[int, list[int]]], named: list[tuple[int, str, int]]
 ) -> None:
     """Checks fold only partitions that have such a line, or were without a leader."""
-    history = rows(*((10 * n, leader, isr) for n, (leader, isr) in enumerate(steps)), replicas=[0, 1, 2, 3]) if steps else []
+    history = (
+        rows(*((10 * n, leader, isr) for n, (leader, isr) in enumerate(steps)), replicas=[0, 1, 2, 3])
+        if steps
+        else []
+    )
     lines = [
         line(at, what, node, start_offset=6, end_offset=16, high_watermark=9, text="12", leader_epoch=1)
         for at, what, node in named
@@ -167,7 +202,7 @@ def test_a_line_that_decides_alone_may_show_a_loss() -> None:
     assert losses([], [difference(30, 2, 3)], Around(1))
 
 
-# -- recordings -----------------------------------------------------------------------------------------------
+# -- recordings ----------------------------------------------------------------------------------------------
 
 
 def lines_of(recording: Path) -> dict[tuple[str, int], list[Line]]:
@@ -180,7 +215,11 @@ def lines_of(recording: Path) -> dict[tuple[str, int], list[Line]]:
             if record is None or record.ts is None or not PARSER.in_scope(record):
                 continue
             for event in PARSER.events(record):
-                if event.get("topic") is None or event.get("partition") is None or event["event_type"] is None:
+                if (
+                    event.get("topic") is None
+                    or event.get("partition") is None
+                    or event["event_type"] is None
+                ):
                     continue
                 given = {"ts": microseconds(record.ts), "record_id": f"{path}:{number}"}
                 named = {name: event.get(name) for name in Line._fields} | given
@@ -203,7 +242,9 @@ def unclean(generation: truth.PartitionGeneration) -> list[int]:
 
 @pytest.mark.shared
 @pytest.mark.parametrize(
-    "recording", [one for one in recordings() if one.name not in SEVERAL_CLUSTERS], ids=lambda path: "/".join(path.parts[-2:])
+    "recording",
+    [one for one in recordings() if one.name not in SEVERAL_CLUSTERS],
+    ids=lambda path: "/".join(path.parts[-2:]),
 )
 def test_unclean_elections_are_those_of_the_truth(recording: Path) -> None:
     """Findings and durability read all unclean elections and no others, with the number of lost records."""
@@ -212,7 +253,9 @@ def test_unclean_elections_are_those_of_the_truth(recording: Path) -> None:
     around = Around(1, facts.may_elect_last_leader(1))
     found = []
     for key, folded in sorted(timelines.folded.items()):
-        history = [Interval(*(row[COLUMNS.index(name)] for name in Interval._fields)) for row in folded.partitions]
+        history = [
+            Interval(*(row[COLUMNS.index(name)] for name in Interval._fields)) for row in folded.partitions
+        ]
         for loss in losses(history, lines[key.topic, key.partition], around):
             assert loss.kind == UNCLEAN
             assert loss.is_certain
@@ -223,7 +266,12 @@ def test_unclean_elections_are_those_of_the_truth(recording: Path) -> None:
         for epoch in unclean(generation)
     ]
     assert sorted(one[:3] for one in found) == sorted(right)
-    # before the leader was killed ten records were written to each partition of ZooKeeper's recordings, three of KRaft's (steps.jsonl)
-    assert recording.name != "unclean" or {one[3] for one in found} == {3 if facts[1].kraft_since is not None else 10}
+    # before the leader was killed ten records were written to each partition of ZooKeeper's recordings, three
+    # of KRaft's (steps.jsonl)
+    assert recording.name != "unclean" or {one[3] for one in found} == {
+        3 if facts[1].kraft_since is not None else 10
+    }
     # the brokers of one recording are stopped together
-    assert bool(found) == (recording.name == "unclean" or "/".join(recording.parts[-2:]) == "0.10.2.2-default/reassign")
+    assert bool(found) == (
+        recording.name == "unclean" or "/".join(recording.parts[-2:]) == "0.10.2.2-default/reassign"
+    )

@@ -34,7 +34,9 @@ def problems(known: dict[str, Any], cases: dict[str, str], version: int) -> list
     """Return why the digests differ from the stored ones."""
     changed = sorted(name for name, digest in cases.items() if known["cases"].get(name, digest) != digest)
     if changed and version == known["version"]:
-        return [f"{', '.join(changed)} changed: raise SEMANTICS_VERSION in jobs/timelines/partition.py above {version}"]
+        return [
+            f"{', '.join(changed)} changed: raise SEMANTICS_VERSION in jobs/timelines/partition.py above {version}"
+        ]
     if version < known["version"]:
         return [f"SEMANTICS_VERSION was {known['version']}; it never falls"]
     return []
@@ -43,14 +45,18 @@ def problems(known: dict[str, Any], cases: dict[str, str], version: int) -> list
 def test_a_changed_case_raises_the_version(request: pytest.FixtureRequest) -> None:
     cases = {case.stem: digest_of(case) for case in CASES}
     if request.config.getoption("--rewrite") and not DIGESTS.is_file():
-        DIGESTS.write_text(json.dumps({"version": SEMANTICS_VERSION, "cases": cases}, indent=1) + "\n", "utf-8")
+        DIGESTS.write_text(
+            json.dumps({"version": SEMANTICS_VERSION, "cases": cases}, indent=1) + "\n", "utf-8"
+        )
     known = json.loads(DIGESTS.read_text("utf-8"))
     assert not problems(known, cases, SEMANTICS_VERSION)
     current = {"version": SEMANTICS_VERSION, "cases": cases}
     if request.config.getoption("--rewrite"):
         DIGESTS.write_text(json.dumps(current, indent=1) + "\n", "utf-8")
     else:
-        assert known == current, "if cases were added or the version was raised, run `pytest --rewrite` and review the diff"
+        assert known == current, (
+            "if cases were added or the version was raised, run `pytest --rewrite` and review the diff"
+        )
 
 
 def test_a_forgotten_version_is_found() -> None:

@@ -1,7 +1,7 @@
 """Timelines of about ten log lines each, with their rows: tests/timeline_cases/*.txt.
 
-A case begins with what it shows; `== node-1/controller.log` heads lines of a file; what follows `== rows` is compared, and written by
-`pytest --rewrite`.
+A case begins with what it shows; `== node-1/controller.log` heads lines of a file; what follows `== rows` is
+compared, and written by `pytest --rewrite`.
 """
 
 from __future__ import annotations
@@ -60,7 +60,9 @@ class Rendering:
     def of(self, timelines: Timelines) -> Iterator[str]:
         """Yield the lines of all tables that have rows."""
         for key, folded in sorted(timelines.folded.items()):
-            first = f"{key.topic}-{key.partition}" + (f" incarnation {key.incarnation}" if key.incarnation > 1 else "")
+            first = f"{key.topic}-{key.partition}" + (
+                f" incarnation {key.incarnation}" if key.incarnation > 1 else ""
+            )
             yield first
             yield from map(self.partition, folded.partitions)
             yield from map(self.replica, sorted(folded.replicas))
@@ -70,18 +72,40 @@ class Rendering:
         yield from map(self.discontinuity, timelines.discontinuities)
 
     def partition(self, row: tuple[Any, ...]) -> str:
-        step, since, until, leader, leader_epoch, isr, epoch, *assigned, state, phase, inferred, record, source, _ = row
+        (
+            step,
+            since,
+            until,
+            leader,
+            leader_epoch,
+            isr,
+            epoch,
+            *assigned,
+            state,
+            phase,
+            inferred,
+            record,
+            source,
+            _,
+        ) = row
         values = f"leader {value(leader)} epoch {value(leader_epoch)} isr {ids(isr)} partition epoch {value(epoch)}"
-        moved = " ".join(f"{name} {ids(some)}" for name, some in zip(("RS", "AR", "RR"), assigned, strict=True))
-        marks = " ".join(filter(None, (phase, "inferred" if inferred else "", source if source != "logs" else "")))
+        moved = " ".join(
+            f"{name} {ids(some)}" for name, some in zip(("RS", "AR", "RR"), assigned, strict=True)
+        )
+        marks = " ".join(
+            filter(None, (phase, "inferred" if inferred else "", source if source != "logs" else ""))
+        )
         return (
-            f"  {step} {time(since)} {time(until)} {values} {moved} {value(state)} {marks}".rstrip() + f" <{self.lines[record]}>"
+            f"  {step} {time(since)} {time(until)} {values} {moved} {value(state)} {marks}".rstrip()
+            + f" <{self.lines[record]}>"
         )
 
     def replica(self, row: tuple[Any, ...]) -> str:
         replica, step, since, until, state, in_isr, inferred, record, _ = row
         marks = {True: " in ISR", False: " not in ISR", None: ""}[in_isr] + (" inferred" if inferred else "")
-        return f"  replica {replica}: {step} {time(since)} {time(until)} {state}{marks} <{self.lines[record]}>"
+        return (
+            f"  replica {replica}: {step} {time(since)} {time(until)} {state}{marks} <{self.lines[record]}>"
+        )
 
     def reassignment(self, row: tuple[Any, ...]) -> str:
         started, caught_up, completed, original, target, adding, removing, outcome, record, _ = row
@@ -102,7 +126,9 @@ class Rendering:
         return f"deletion of {topic} {time(requested)} {time(completed)} {outcome}{blocked} <{self.lines[record]}> [{proof}]"
 
     def discontinuity(self, row: tuple[Any, ...]) -> str:
-        _, topic, partition, replica, at, node, epoch, left, left_since, found, cause, record, left_record = row
+        _, topic, partition, replica, at, node, epoch, left, left_since, found, cause, record, left_record = (
+            row
+        )
         what = f"{topic}-{partition}" + ("" if replica is None else f" replica {replica}")
         where = f"{time(at)} node {value(node)} epoch {value(epoch)} {left} since {time(left_since)} found {found}"
         return f"discontinuity of {what} {where}: {cause} <{self.lines[record]}> after <{self.lines[left_record]}>"
@@ -126,7 +152,10 @@ def test_a_run_for_every_line(case: Path) -> None:
     at_once.run(events)
     order = facts_of(events).order
     by_record: dict[str, list[Event]] = {}
-    for e in sorted(events, key=lambda e: (e.ts or 0, 0, -1, e.record_no, e.item) if e.event_type == CHECKPOINT else order(e)):
+    for e in sorted(
+        events,
+        key=lambda e: (e.ts or 0, 0, -1, e.record_no, e.item) if e.event_type == CHECKPOINT else order(e),
+    ):
         by_record.setdefault(e.record_id, []).append(e)
     for some in by_record.values():
         one_by_one.run(some)
@@ -146,11 +175,16 @@ def test_no_case_is_lost(request: pytest.FixtureRequest) -> None:
 
 
 def test_a_late_checkpoint_affects_only_its_partitions() -> None:
-    """Only they are folded again; a repeated checkpoint is nothing new, and times that the logs show do not change."""
+    """Only they are folded again; a repeated checkpoint is nothing new, and times that the logs show do not
+    change.
+    """
     _, events, _ = read(Path(__file__).parents[1] / "timeline_cases" / "checkpoint-begins.txt")
     lines = [e for e in events if e.event_type != CHECKPOINT]
     others = [
-        e._replace(record_id=f"{e.record_id}-{n}", topic=f"other-{n}") for e in lines if e.partition is not None for n in range(5)
+        e._replace(record_id=f"{e.record_id}-{n}", topic=f"other-{n}")
+        for e in lines
+        if e.partition is not None
+        for n in range(5)
     ]
     late, at_once = Runs(), Runs()
     late.run([*lines, *others])
@@ -161,4 +195,6 @@ def test_a_late_checkpoint_affects_only_its_partitions() -> None:
     assert (late.counts["folds"], late.counts["from the beginning"], late.counts["whole"]) == (8, 0, 0)
     at_once.run([*lines, *others, *checkpoints])
     assert late.rows() == at_once.rows()
-    assert {key.topic for key, (rows, _, _) in late.rows().items() if any(row[-1] == "describe" for row in rows)} == {"t"}
+    assert {
+        key.topic for key, (rows, _, _) in late.rows().items() if any(row[-1] == "describe" for row in rows)
+    } == {"t"}

@@ -1,4 +1,6 @@
-"""Timelines do not depend on the delivery of events: cut anywhere, in any order, one node late, with the state stored in between."""
+"""Timelines do not depend on the delivery of events: cut anywhere, in any order, one node late, with the
+state stored in between.
+"""
 
 from __future__ import annotations
 
@@ -15,11 +17,23 @@ from logs import LOGS, recorded, recordings
 from runs import Row, Runs, StoredRows
 from timelines import by_partition, facts_of
 
-from jobs.timelines import CHECKPOINT, ClusterEvidence, ClusterFacts, Event, PartitionKey, fold, kraft, zookeeper
+from jobs.timelines import (
+    CHECKPOINT,
+    ClusterEvidence,
+    ClusterFacts,
+    Event,
+    PartitionKey,
+    fold,
+    kraft,
+    zookeeper,
+)
 
 SAMPLES = sorted((Path(__file__).parents[2] / "sample_logs").glob("*/*"))
 DUMP = "metadata-log*.txt"
-SOURCES = [*((folder, LOGS) for folder in SAMPLES), *((folder, DUMP) for folder in SAMPLES if list(folder.glob(DUMP)))]
+SOURCES = [
+    *((folder, LOGS) for folder in SAMPLES),
+    *((folder, DUMP) for folder in SAMPLES if list(folder.glob(DUMP))),
+]
 # seeds of orders: hypothesis gives up on drawing the order of thousands of events one by one
 SEEDS = st.integers(0, 2**32)
 
@@ -123,11 +137,15 @@ CHECKPOINTS = st.tuples(st.floats(-0.01, 1.05), st.integers(0, 3), st.integers(0
     checkpoints=st.lists(CHECKPOINTS, max_size=8), silent=st.floats(0, 1), kept=st.sampled_from([3, 200]), final_after=st.sampled_from([0, 2]),
 )  # fmt: skip
 def test_checkpoints_in_any_runs(*, source, cuts, seed, checkpoints, silent, kept, final_after) -> None:  # type: ignore[no-untyped-def]
-    """Checkpoints may be wrong, early, late or about an unknown partition; four partitions have no lines up to a moment."""
+    """Checkpoints may be wrong, early, late or about an unknown partition; four partitions have no lines up
+    to a moment.
+    """
     events = recorded(*source)
     begin, end = (some([e.ts for e in events if e.ts]) for some in (min, max))
     names = [
-        *sorted({(e.topic, e.partition) for e in events if e.topic is not None and e.partition is not None})[:3],
+        *sorted({(e.topic, e.partition) for e in events if e.topic is not None and e.partition is not None})[
+            :3
+        ],
         ("silent", 7),
     ]
     until = begin + silent * (end - begin)
@@ -140,7 +158,9 @@ def test_checkpoints_in_any_runs(*, source, cuts, seed, checkpoints, silent, kep
     for n, (at, which, what, number) in enumerate(checkpoints):
         topic, partition = names[which % len(names)]
         ts = int(begin + at * (end - begin))
-        one = Event(f"tool{n}", 0, None, f"{n}.txt", 1, ts, None, "describe", CHECKPOINT, "is", topic, partition)
+        one = Event(
+            f"tool{n}", 0, None, f"{n}.txt", 1, ts, None, "describe", CHECKPOINT, "is", topic, partition
+        )
         outputs.append(one._replace(leader=what % 3 - 1, isr=[what % 2], replicas=[1, 2] if what else None))
         deliveries[sum(e < ts for e in ends) if number < 0 else number % len(deliveries)].append(outputs[-1])
     at_once, by_delivery, logged = Runs(), Runs(), Runs()
@@ -158,7 +178,10 @@ def test_checkpoints_in_any_runs(*, source, cuts, seed, checkpoints, silent, kep
         assert also_moved == moved
         rows.sort()
         with_outputs.sort()
-        of_logs, before = with_outputs[len(with_outputs) - len(rows) :], with_outputs[: len(with_outputs) - len(rows)]
+        of_logs, before = (
+            with_outputs[len(with_outputs) - len(rows) :],
+            with_outputs[: len(with_outputs) - len(rows)],
+        )
         assert [row[1:] for row in of_logs] == [row[1:] for row in rows]
         assert not rows or all(rows[0][1] is not None and row[1] < rows[0][1] for row in before)
 

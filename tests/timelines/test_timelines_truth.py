@@ -25,7 +25,9 @@ def name_of(recording: Path) -> str:
 
 
 def parts(events: tuple[Event, ...]) -> Iterator[tuple[str, list[Event]]]:
-    """Yield a missing part and the events without it: the files of one node, one kind of log, or the begin of all."""
+    """Yield a missing part and the events without it: the files of one node, one kind of log, or the begin of
+    all.
+    """
     for node in sorted({e.node for e in events if e.node is not None}):
         yield f"node {node}", [e for e in events if e.node != node]
     for log in LOGS:
@@ -74,7 +76,8 @@ def test_the_number_of_shown_states_and_assignments() -> None:
     }  # fmt: skip
 
 
-# scenario of shared/kafka/scenario_epochs.json -> a partition of a recording with this scenario: (leader, leader epoch) step by step
+# scenario of shared/kafka/scenario_epochs.json -> a partition of a recording with this scenario: (leader,
+# leader epoch) step by step
 COURSES = [
     ("testAutoPreferredReplicaLeaderElection", "zk/1.1.1-default/controlled-shutdown", "invoices", 0, [(2, 0), (3, 1), (2, 2)]),
     ("testAutoPreferredReplicaLeaderElection", "zk/2.5.1-default/controlled-shutdown", "invoices", 2, [(2, 0), (1, 1), (2, 2)]),
@@ -92,16 +95,29 @@ COURSES = [
 
 
 @pytest.mark.parametrize("course", COURSES, ids=lambda one: f"{one[0]}-{one[1]}")
-def test_courses_of_kafkas_own_tests(course: tuple[str, str, str, int, list[tuple[int, int]]], shared: Path) -> None:
+def test_courses_of_kafkas_own_tests(
+    course: tuple[str, str, str, int, list[tuple[int, int]]], shared: Path
+) -> None:
     scenario, recording, topic, partition, steps = course
     found: list[tuple[int, int]] = []
     for row in recorded_timelines(shared / "recordings" / recording).rows():
         now = row["leader"], row["leader_epoch"]
-        if (row["topic"], row["partition"]) == (topic, partition) and row["leader"] is not None and now not in found[-1:]:
+        if (
+            (row["topic"], row["partition"]) == (topic, partition)
+            and row["leader"] is not None
+            and now not in found[-1:]
+        ):
             found.append(now)
     assert found[: len(steps)] == steps
-    scenarios = {s["test"]: s["steps"] for s in json.loads((shared / "kafka" / "scenario_epochs.json").read_text())["scenarios"]}
+    scenarios = {
+        s["test"]: s["steps"]
+        for s in json.loads((shared / "kafka" / "scenario_epochs.json").read_text())["scenarios"]
+    }
     epochs = iter(epoch for _, epoch in steps)
-    expected = [step["expect_leader_epoch"] for step in scenarios[scenario] if step["expect_leader_epoch"] <= steps[-1][1]]
+    expected = [
+        step["expect_leader_epoch"]
+        for step in scenarios[scenario]
+        if step["expect_leader_epoch"] <= steps[-1][1]
+    ]
     assert expected
     assert all(epoch in epochs for epoch in expected)

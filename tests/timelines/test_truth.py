@@ -52,7 +52,9 @@ def delete(seconds: float, path: str) -> Write:
     return {"time": stamp(seconds), "op": "delete", "path": path}
 
 
-def state(seconds: float, version: int, leader: int, leader_epoch: int, isr: list[int], **other: Any) -> Write:
+def state(
+    seconds: float, version: int, leader: int, leader_epoch: int, isr: list[int], **other: Any
+) -> Write:
     value = {"leader": leader, "leader_epoch": leader_epoch, "isr": isr, "controller_epoch": 1}
     path = f"/brokers/topics/{other.pop('topic', 'orders')}/partitions/0/state"
     operation = "create" if version == 0 else "setData"
@@ -66,7 +68,9 @@ def state(seconds: float, version: int, leader: int, leader_epoch: int, isr: lis
     }
 
 
-def topic(seconds: float, replicas: list[int], adding: Any = (), removing: Any = (), name: str = "orders") -> Write:
+def topic(
+    seconds: float, replicas: list[int], adding: Any = (), removing: Any = (), name: str = "orders"
+) -> Write:
     """The topic znode; before 2.4 (adding None) it has no AR and no RR."""
     value: dict[str, Any] = {"partitions": {"0": replicas}}
     if adding is not None:
@@ -158,7 +162,9 @@ def test_rows_may_be_in_any_order_in_the_file(recording: Path) -> None:
 
 
 def test_columns_that_a_json_writer_left_out_are_null(recording: Path) -> None:
-    rows = [{name: value for name, value in row.items() if value is not None} for row in perfect_rows(recording)]
+    rows = [
+        {name: value for name, value in row.items() if value is not None} for row in perfect_rows(recording)
+    ]
     assert is_perfect(compare(recording, rows))
 
 
@@ -231,7 +237,9 @@ def test_going_back_to_an_older_assignment_is_out_of_order(recording: Path) -> N
 
 
 @pytest.mark.parametrize(("milliseconds", "early_rows"), [(1, 0), (2, 1), (5000, 1)])
-def test_row_that_begins_before_the_truth_is_early(recording: Path, milliseconds: int, early_rows: int) -> None:
+def test_row_that_begins_before_the_truth_is_early(
+    recording: Path, milliseconds: int, early_rows: int
+) -> None:
     rows = perfect_rows(recording)
     row = with_partition_epoch(rows, 5)
     row["valid_from"] -= timedelta(milliseconds=milliseconds)
@@ -310,7 +318,9 @@ def test_a_partition_that_never_existed_is_wrong(recording: Path) -> None:
         lambda rows: rows[3].update(valid_from=at(13)),
     ],
 )
-def test_intervals_that_do_not_follow_each_other_are_broken(recording: Path, spoil: Callable[[list[Row]], None]) -> None:
+def test_intervals_that_do_not_follow_each_other_are_broken(
+    recording: Path, spoil: Callable[[list[Row]], None]
+) -> None:
     rows = perfect_rows(recording)
     spoil(rows)
     assert compare(recording, rows).broken_rows
@@ -319,7 +329,9 @@ def test_intervals_that_do_not_follow_each_other_are_broken(recording: Path, spo
 # ------------------------------------------------------------------------------------------------ recall
 
 
-@pytest.mark.parametrize(("partition_epoch", "reason"), [(0, "missing"), (1, "missing"), (2, "superseded"), (5, "at_shutdown")])
+@pytest.mark.parametrize(
+    ("partition_epoch", "reason"), [(0, "missing"), (1, "missing"), (2, "superseded"), (5, "at_shutdown")]
+)
 def test_dropped_row_is_a_miss_with_its_reason(recording: Path, partition_epoch: int, reason: str) -> None:
     rows = [row for row in perfect_rows(recording) if row["partition_epoch"] != partition_epoch]
     verdict = compare(recording, [{**row, "step": step} for step, row in enumerate(rows, 1)])
@@ -422,7 +434,9 @@ def test_before_2_4_adding_and_removing_follow_from_the_target(tmp_path: Path) -
 
 
 @pytest.mark.parametrize(("position", "is_wrong"), [(2, False), (-1, True)])
-def test_before_2_4_replicas_have_no_order_during_a_reassignment(tmp_path: Path, position: int, is_wrong: bool) -> None:
+def test_before_2_4_replicas_have_no_order_during_a_reassignment(
+    tmp_path: Path, position: int, is_wrong: bool
+) -> None:
     folder = recorded(tmp_path, BEFORE_2_4)
     rows = perfect_rows(folder)
     rows[position]["replicas"] = rows[position]["replicas"][::-1]
@@ -539,15 +553,24 @@ def test_rows_older_than_a_migration_are_not_judged(tmp_path: Path) -> None:
 
 
 def test_a_migration_continues_the_generation_of_zookeeper(tmp_path: Path) -> None:
-    """The partition has one generation; writes to both ZooKeeper and the metadata log count in the metadata log only."""
+    """The partition has one generation; writes to both ZooKeeper and the metadata log count in the metadata
+    log only.
+    """
     older = [controller(), topic(0.5, [1, 2, 3]), state(1, 0, 1, 0, [1, 2, 3]), state(30, 1, 1, 0, [1, 2])]
     written_to_both = [state(45, 2, 2, 1, [2]), delete(60, "/brokers/topics/orders")]
     write_lines(tmp_path / "truth-txn.jsonl", numbered([*older, *written_to_both]))
-    taken_over, changed = registration(40, 1, isr=[1, 2]), registration(44, 2, isr=[2], leader=2, leaderEpoch=1)
+    taken_over, changed = (
+        registration(40, 1, isr=[1, 2]),
+        registration(44, 2, isr=[2], leader=2, leaderEpoch=1),
+    )
     removed = {"ts": stamp(59), "topic": "orders", "partition": 0, "removed": True}
     write_lines(tmp_path / "timeline.jsonl", [taken_over, changed, removed, registration(70, 0)])
     first, second = truth.read_truth(tmp_path).generations
-    assert [(one.partition_epoch, one.begun) for one in first.states] == [(0, at(1)), (1, at(30)), (2, at(44))]
+    assert [(one.partition_epoch, one.begun) for one in first.states] == [
+        (0, at(1)),
+        (1, at(30)),
+        (2, at(44)),
+    ]
     assert [(one.replicas, one.begun) for one in first.assignments] == [((1, 2, 3), at(0.5))]
     assert (first.since_creation, first.ended, len(second.states)) == (True, at(59), 1)
     rows = perfect_rows(tmp_path)
@@ -559,7 +582,9 @@ def test_a_migration_continues_the_generation_of_zookeeper(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize(("version", "early_rows"), [("3.6.2", 0), ("3.8.1", 0), ("3.9.1", 1)])
-def test_old_kraft_stamps_records_after_logging_them(kraft_recording: Path, version: str, early_rows: int) -> None:
+def test_old_kraft_stamps_records_after_logging_them(
+    kraft_recording: Path, version: str, early_rows: int
+) -> None:
     write_lines(kraft_recording / "recording.json", [{"version": version}])
     rows = perfect_rows(kraft_recording)
     rows[1]["valid_from"] -= timedelta(milliseconds=51)
@@ -591,7 +616,9 @@ def test_rows_of_two_clusters_are_refused(recording: Path) -> None:
         compare(recording, rows)
 
 
-def test_program_prints_a_table_and_names_faults(recording: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_program_prints_a_table_and_names_faults(
+    recording: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     rows = perfect_rows(recording)
     perfect = write_lines(tmp_path / "perfect.jsonl", rows)
     with_partition_epoch(rows, 2)["isr"] = [1]

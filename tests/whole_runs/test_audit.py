@@ -29,7 +29,14 @@ DELETIONS = {"trace": TRACE, "default": SAMPLES / "3.3.2-default" / "delete-topi
 IN_ONE_TREE = {"both": "both", "one": "both/one", "other": "both/other"}
 # cluster with every pair of states of a replica
 PAIRS = "pairs"
-TABLES_OF_TIME = ("partition_timeline", "replica_timeline", "reassignments", "topic_deletions", "controllers", "discontinuities")
+TABLES_OF_TIME = (
+    "partition_timeline",
+    "replica_timeline",
+    "reassignments",
+    "topic_deletions",
+    "controllers",
+    "discontinuities",
+)
 
 pytestmark = pytest.mark.spark
 
@@ -56,7 +63,9 @@ def fingerprint(tables: Path) -> dict[str, list[str]]:
 
 @pytest.fixture(scope="module")
 def audited(spark, tmp_path_factory):
-    """Tables of one run over a deletion that waits, at TRACE and at the default levels, two clusters in one tree, and PAIRS."""
+    """Tables of one run over a deletion that waits, at TRACE and at the default levels, two clusters in one
+    tree, and PAIRS.
+    """
     folder = tmp_path_factory.mktemp("audited")
     one_tree(folder / "both")
     every_pair(folder / PAIRS)
@@ -69,7 +78,9 @@ def audited(spark, tmp_path_factory):
 
 
 def one_tree(both: Path) -> None:
-    """Write two clusters with the same brokers and topics at the same time; only the cluster ids and the folders differ."""
+    """Write two clusters with the same brokers and topics at the same time; only the cluster ids and the
+    folders differ.
+    """
     shutil.copytree(SAMPLES / "2.8.2-default" / "delete-topic-dead-broker", both / "one")
     for log in sorted(TRACE.glob("broker-*/*.log*")):
         later = both / "other" / log.relative_to(TRACE)
@@ -84,7 +95,10 @@ def test_replica_states_during_a_deletion_follow_their_broker(audited):
         if row["topic"] == "audit":
             assert not row["inferred"]
             paths[row["replica"]].append((row["partition"], row["state"]))
-    begin, end = ["NewReplica", "OnlineReplica"], ["ReplicaDeletionStarted", "ReplicaDeletionSuccessful", "NonExistentReplica"]
+    begin, end = (
+        ["NewReplica", "OnlineReplica"],
+        ["ReplicaDeletionStarted", "ReplicaDeletionSuccessful", "NonExistentReplica"],
+    )
     of_live_broker = [*begin, "OfflineReplica", *end]
     of_dead_broker = [
         *begin,
@@ -132,12 +146,16 @@ class Run:
 
 @pytest.fixture(scope="module")
 def runs(spark, tmp_path_factory) -> list[Run]:
-    """Run over DELETIONS up to the return of the broker, then over all of it; and over `over`, which has ended after the first run."""
+    """Run over DELETIONS up to the return of the broker, then over all of it; and over `over`, which has
+    ended after the first run.
+    """
     folder, found = tmp_path_factory.mktemp("runs"), []
     for name, recording in DELETIONS.items():
         write_early(recording, folder / name, broker_is_back(recording))
     # up to the end of the scenario: a broker was killed and is back
-    write_early(SAMPLES / "2.8.2-default" / "delete-topic-dead-broker", folder / "over", "2026-11-20 10:59:20")
+    write_early(
+        SAMPLES / "2.8.2-default" / "delete-topic-dead-broker", folder / "over", "2026-11-20 10:59:20"
+    )
 
     def run(recordings: dict[str, Path]) -> None:
         config, tables = configuration(folder / "audit.toml", recordings), folder / "tables"
@@ -163,13 +181,22 @@ def test_a_deletion_that_waits_is_a_finding_until_it_is_completed(runs, audited)
     deletions = {row["cluster"]: row for row in first.deletions if row["cluster"] in DELETIONS}
     assert found.keys() == deletions.keys() == DELETIONS.keys()
     for name, finding in found.items():
-        assert (finding["status"], finding["severity"], finding["topic"], finding["node"]) == ("new", "error", "audit", 3)
+        assert (finding["status"], finding["severity"], finding["topic"], finding["node"]) == (
+            "new",
+            "error",
+            "audit",
+            3,
+        )
         assert "replica 3 of partition 0, replica 3 of partition 1" in finding["detail"]
         assert (deletions[name]["outcome"], deletions[name]["completed_at"]) == ("blocked", None)
 
     second = runs[1]
     assert second.code == errors.CLEAN
-    blocked = {f["cluster"]: f["status"] for f in second.verdict["findings"] if f["check_id"] == "topic_deletion_blocked"}
+    blocked = {
+        f["cluster"]: f["status"]
+        for f in second.verdict["findings"]
+        if f["check_id"] == "topic_deletion_blocked"
+    }
     assert blocked == dict.fromkeys(DELETIONS, "resolved")
     assert second.tables == fingerprint(audited)
 
@@ -231,7 +258,9 @@ def test_coverage_depends_on_the_log_level(audited):
 
     assert (shown("trace"), shown("default")) == ({"observed"}, {"inferable"})
     for row in rows_of(audited, "coverage"):
-        assert row["records"] == row["recognised"] + row["unrecognised"] + row["drifted"] + row["out_of_scope"]
+        assert (
+            row["records"] == row["recognised"] + row["unrecognised"] + row["drifted"] + row["out_of_scope"]
+        )
 
 
 def test_all_tables_can_be_read_by_any_engine(audited):
@@ -253,7 +282,12 @@ def test_two_clusters_in_one_tree_are_distinguished(audited):
             by_cluster[name].append(json.dumps(row, default=str, sort_keys=True))
         assert sorted(by_cluster["both", 1]) == sorted(by_cluster["one", 1]), table
         assert sorted(by_cluster["both", 2]) == sorted(by_cluster["other", 1]), table
-        assert {key for key in by_cluster if key[0] in IN_ONE_TREE} == {("both", 1), ("both", 2), ("one", 1), ("other", 1)}
+        assert {key for key in by_cluster if key[0] in IN_ONE_TREE} == {
+            ("both", 1),
+            ("both", 2),
+            ("one", 1),
+            ("other", 1),
+        }
 
 
 def test_a_reassignment_that_does_not_finish(spark, capsys, tmp_path, monkeypatch):
@@ -273,7 +307,9 @@ def test_a_reassignment_that_does_not_finish(spark, capsys, tmp_path, monkeypatc
             "[2026-03-01 13:30:00,000] DEBUG [Controller id=1] Topics not in preferred replica for broker 1 Map() "
             "(kafka.controller.KafkaController)\n"
         )
-    code, verdict, _ = audit(capsys, [log.parent], tmp_path / "tables", "--cluster", "c", "--now", "2026-03-01T14:00:00Z")
+    code, verdict, _ = audit(
+        capsys, [log.parent], tmp_path / "tables", "--cluster", "c", "--now", "2026-03-01T14:00:00Z"
+    )
     assert code == errors.FINDINGS
     (finding,) = [f for f in verdict["findings"] if f["check_id"] == "reassignment_stalled"]
     assert finding["evidence"]
@@ -283,7 +319,9 @@ def test_a_reassignment_that_does_not_finish(spark, capsys, tmp_path, monkeypatc
     with os.fdopen(writer, "w") as unread, monkeypatch.context() as patched:
         patched.setattr(sys, "stdout", unread)
         given = ["--cluster", "c", "--now", "2026-03-01T14:00:00Z"]
-        assert main(["audit", str(log.parent), "--tables", str(tmp_path / "tables"), *given]) == errors.FINDINGS
+        assert (
+            main(["audit", str(log.parent), "--tables", str(tmp_path / "tables"), *given]) == errors.FINDINGS
+        )
     runs = sorted(rows_of(tmp_path / "tables", "audit_runs"), key=itemgetter("started_at"))
     assert [row["status"] for row in runs] == [
         "clean",

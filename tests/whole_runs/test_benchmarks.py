@@ -16,7 +16,9 @@ NAMES = sorted(path.stem for path in BENCHMARKS.glob("*.py"))
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_benchmark_can_be_started(name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_benchmark_can_be_started(
+    name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.setattr("sys.argv", [name, "--help"])
     with pytest.raises(SystemExit, match="0"):
         importlib.import_module(f"benchmarks.{name}").main()

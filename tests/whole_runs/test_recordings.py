@@ -1,4 +1,6 @@
-"""One run over recordings: timelines are those of the truth, a failure is one or two findings, and maintenance raises none."""
+"""One run over recordings: timelines are those of the truth, a failure is one or two findings, and
+maintenance raises none.
+"""
 
 from __future__ import annotations
 
@@ -20,11 +22,12 @@ SAMPLES = Path(__file__).parents[2] / "sample_logs"
 RECORDINGS = SHARED / "recordings"
 VERSIONS = ("zk/2.5.1-default", "zk/3.3.2-trace", "kraft/3.9.1-default", "kraft/4.1.2-default")
 GOOD = ("rolling-restart", "controlled-shutdown", "partition-expansion", "delete-topic", "reassign", "topics")
-# findings that are right all the same: a broker is killed, and a topic that is deleted meanwhile leaves a folder on it
+# findings that are right all the same: a broker is killed, and a topic that is deleted meanwhile leaves a
+# folder on it
 BROKER_KILLED, STRAY_FOLDER = {"broker_down", "last_in_sync_replica"}, {"broker_down", "stray_replica"}
-EXPECTED = {f"{version}/partition-expansion": BROKER_KILLED for version in VERSIONS if version.startswith("zk")} | {
-    f"{version}/topics": STRAY_FOLDER for version in VERSIONS if version.startswith("kraft")
-}
+EXPECTED = {
+    f"{version}/partition-expansion": BROKER_KILLED for version in VERSIONS if version.startswith("zk")
+} | {f"{version}/topics": STRAY_FOLDER for version in VERSIONS if version.startswith("kraft")}
 
 pytestmark = pytest.mark.spark
 
@@ -50,11 +53,20 @@ class AuditedRecordings:
 
 @pytest.fixture(scope="module")
 def audited(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> AuditedRecordings:
-    """Audit all ZooKeeper recordings beside this repository and some of KRaft; without them, the samples of the repository."""
+    """Audit all ZooKeeper recordings beside this repository and some of KRaft; without them, the samples of
+    the repository.
+    """
     folder = tmp_path_factory.mktemp("recordings")
-    found = [path for root in (SAMPLES, RECORDINGS / "zk") for path in sorted(root.glob("*/*/truth-txn.jsonl"))]
+    found = [
+        path for root in (SAMPLES, RECORDINGS / "zk") for path in sorted(root.glob("*/*/truth-txn.jsonl"))
+    ]
     zookeeper = {f"zk/{path.parts[-3]}/{path.parts[-2]}": path.parent for path in found}
-    kraft = [f"{version}/{name}" for version in VERSIONS if version.startswith("kraft") for name in ("broker-failure", *GOOD)]
+    kraft = [
+        f"{version}/{name}"
+        for version in VERSIONS
+        if version.startswith("kraft")
+        for name in ("broker-failure", *GOOD)
+    ]
     text = {name: f"{RECORDINGS / name}/**/*.log*" for name in kraft if (RECORDINGS / name).is_dir()}
     config = configuration(folder / "audit.toml", {**zookeeper, **text})
     code = main(["audit", "--config", str(config), "--tables", str(folder / "tables")])
@@ -63,7 +75,9 @@ def audited(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> AuditedReco
     return AuditedRecordings(zookeeper, {name: rows_of(folder / "tables", name) for name in names})
 
 
-def test_timelines_are_those_of_the_truth(audited: AuditedRecordings, capsys: pytest.CaptureFixture[str]) -> None:
+def test_timelines_are_those_of_the_truth(
+    audited: AuditedRecordings, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert len(audited.judged) >= 4
     timelines = audited.by_cluster("partition_timeline")
     verdicts = {name: truth.compare(path, timelines[name]) for name, path in audited.judged.items()}
@@ -76,7 +90,9 @@ def test_timelines_are_those_of_the_truth(audited: AuditedRecordings, capsys: py
             assert not verdict.misses, truth.details(verdict)
         # up to 2.5, no line shows what one controller wrote within one batch
         assert not verdict.misses_by_reason()["missing"], truth.details(verdict)
-        assert all(miss.interval.value.writer == "controller" for miss in verdict.misses if miss.about == "state")
+        assert all(
+            miss.interval.value.writer == "controller" for miss in verdict.misses if miss.about == "state"
+        )
 
 
 def test_reassignments_are_those_of_the_truth(audited: AuditedRecordings) -> None:
@@ -93,7 +109,9 @@ def test_reassignments_are_those_of_the_truth(audited: AuditedRecordings) -> Non
 def test_a_healthy_cluster_has_no_illegal_transition(audited: AuditedRecordings) -> None:
     # these logs are complete: a break is due to another controller, or to lines below INFO
     assert {row["cause"] for row in audited.of_judged("discontinuities")} <= {"other_controller", "level"}
-    assert [finding for finding in audited.of_judged("findings") if finding["check_id"].startswith("illegal")] == []
+    assert [
+        finding for finding in audited.of_judged("findings") if finding["check_id"].startswith("illegal")
+    ] == []
 
 
 def above_info(audited: AuditedRecordings, recording: str) -> list[dict[str, Any]]:
@@ -116,4 +134,6 @@ def test_a_broker_failure_is_one_or_two_findings(audited: AuditedRecordings, rec
     [f"{version}/{name}" for version in VERSIONS for name in GOOD if (RECORDINGS / version / name).is_dir()],
 )
 def test_maintenance_raises_only_the_expected_findings(audited: AuditedRecordings, recording: str) -> None:
-    assert {finding["check_id"] for finding in above_info(audited, recording)} == EXPECTED.get(recording, set())
+    assert {finding["check_id"] for finding in above_info(audited, recording)} == EXPECTED.get(
+        recording, set()
+    )

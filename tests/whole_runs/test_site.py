@@ -1,4 +1,6 @@
-"""Whole runs over logs of other layouts, with a site's own rules and layouts, and the report of unknown statements."""
+"""Whole runs over logs of other layouts, with a site's own rules and layouts, and the report of unknown
+statements.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +41,10 @@ LINES = {
 OTHERS = [
     f"[2026-11-20 12:09:12,{n:03d}] INFO [Controller id=1 epoch=5] Whispered {n} times to orders-{n} <b> (state.change.logger)"
     for n in range(4)
-] + ["[2026-11-20 12:09:13,000] INFO [Own 7] Paused 12 (own.Logger)", "[2026-11-20 12:09:13,001] INFO x (nobody.asked.Me)"]
+] + [
+    "[2026-11-20 12:09:13,000] INFO [Own 7] Paused 12 (own.Logger)",
+    "[2026-11-20 12:09:13,001] INFO x (nobody.asked.Me)",
+]
 LAYOUTS = '[ours]\nconversion_pattern = "%d{yyyy-MM-dd HH:mm:ss,SSS}{Asia/Tokyo} |%p| %m @%c%n"\n'
 RULES = """loggers = ["own.Logger"]
 [paused]
@@ -67,7 +72,9 @@ def audited(spark: SparkSession, site: Path, tmp_path_factory: pytest.TempPathFa
     folder = tmp_path_factory.mktemp("audited")
     (folder / "logs").mkdir()
     (folder / "logs" / "all.log").write_text("\n".join([*LINES.values(), *OTHERS]) + "\n")
-    (folder / "audit.toml").write_text('rules = "elsewhere"\n[[cluster]]\nname = "c"\nlogs = ["logs"]\ntimezone = "+02:00"\n')
+    (folder / "audit.toml").write_text(
+        'rules = "elsewhere"\n[[cluster]]\nname = "c"\nlogs = ["logs"]\ntimezone = "+02:00"\n'
+    )
     code = main(["audit", "--config", str(folder / "audit.toml"), "--rules", str(site), "--tables", str(folder / "tables"),
                  "--report", str(folder / "report.html")])  # fmt: skip
     assert code == errors.CLEAN
@@ -98,7 +105,15 @@ def test_coverage_counts_the_records_of_each_layout(spark: SparkSession, audited
         assert sum(row.layouts.values()) == row.records
         for name, number in row.layouts.items():
             found[name] = found.get(name, 0) + number
-    assert found == {"log4j_default": 9, "strimzi": 1, "spring_boot": 1, "json": 1, "ours": 1, "strimzi_4": 1, "cdh": 1}
+    assert found == {
+        "log4j_default": 9,
+        "strimzi": 1,
+        "spring_boot": 1,
+        "json": 1,
+        "ours": 1,
+        "strimzi_4": 1,
+        "cdh": 1,
+    }
 
 
 @pytest.mark.spark
@@ -132,6 +147,12 @@ def test_wrong_rules_are_a_usage_error(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str, text: str, complaint: str
 ) -> None:
     (tmp_path / name).write_text(text)
-    assert main(["audit", str(tmp_path), "--tables", str(tmp_path / "tables"), "--rules", str(tmp_path)]) == errors.USAGE
+    assert (
+        main(["audit", str(tmp_path), "--tables", str(tmp_path / "tables"), "--rules", str(tmp_path)])
+        == errors.USAGE
+    )
     assert complaint in capsys.readouterr().err
-    assert main(["audit", str(tmp_path), "--tables", str(tmp_path / "tables"), "--rules", str(tmp_path / "no")]) == errors.USAGE
+    assert (
+        main(["audit", str(tmp_path), "--tables", str(tmp_path / "tables"), "--rules", str(tmp_path / "no")])
+        == errors.USAGE
+    )

@@ -38,7 +38,10 @@ class Alertmanager(AuthenticatedHttpSink):
         url = None if self.url is None else self.target(self.url)
         return [
             Request(
-                some, [self.payload(one, context) for one in some], url, labels=tuple(self.labels(one, context) for one in some)
+                some,
+                [self.payload(one, context) for one in some],
+                url,
+                labels=tuple(self.labels(one, context) for one in some),
             )
             for some in batches
         ]
@@ -66,9 +69,14 @@ class Alertmanager(AuthenticatedHttpSink):
             labels["alertname"] = DIGEST
         else:
             labels["alertname"] = "kafka_audit_test" if context.test else first.check_id
-            labels |= {"topic": context.plain(first.topic, 249) if first.topic else None, "partition": first.partition}
+            labels |= {
+                "topic": context.plain(first.topic, 249) if first.topic else None,
+                "partition": first.partition,
+            }
             labels |= {"replica": first.replica, "node": first.node}
-        return json.dumps({name: str(value) for name, value in labels.items() if value is not None}, sort_keys=True)
+        return json.dumps(
+            {name: str(value) for name, value in labels.items() if value is not None}, sort_keys=True
+        )
 
     def payload(self, message: Message, context: Context) -> Any:
         """Return a postableAlert.
@@ -78,7 +86,9 @@ class Alertmanager(AuthenticatedHttpSink):
         first = message.findings[0]
         lasts = timedelta(minutes=5) if context.test else timedelta(days=self.expires_days)
         ends = context.now + lasts if message.state == FIRING else context.now
-        started = min((finding.first_seen for finding in message.findings if finding.first_seen), default=None)
+        started = min(
+            (finding.first_seen for finding in message.findings if finding.first_seen), default=None
+        )
         evidence = [] if message.digest else text.proof(first, context)
         body: dict[str, Any] = {
             "labels": json.loads(self.labels(message, context)),

@@ -28,7 +28,8 @@ class Apprise(Sink):
             raise entry.wrong("url", "and url_env exclude each other")
         if self.url:
             raise entry.wrong(
-                "url", "of an apprise service contains its secret; give url_env, the name of an environment variable"
+                "url",
+                "of an apprise service contains its secret; give url_env, the name of an environment variable",
             )
         entry.required("url_env")
         if importlib.util.find_spec("apprise") is None:
@@ -49,5 +50,7 @@ class Apprise(Sink):
         if not service.add(secrets.get("url") or ""):
             raise Undelivered("its address is none that apprise knows", refused=True)
         title, body = request.body
-        if not service.notify(title=title, body=body, body_format=apprise.NotifyFormat.TEXT, interpret_escapes=False):
+        if not service.notify(
+            title=title, body=body, body_format=apprise.NotifyFormat.TEXT, interpret_escapes=False
+        ):
             raise Undelivered("apprise could not deliver it")

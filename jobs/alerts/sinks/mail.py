@@ -41,7 +41,9 @@ class Mail(Sink):
         mail["To"] = ", ".join(self.to)
         mail["Message-ID"] = f"<{key_of(message).replace('/', '.')}@kafka-audit>"
         if message.state != FIRING:
-            mail["In-Reply-To"] = f"<{key_of(message).replace('/', '.').replace(message.state, FIRING)}@kafka-audit>"
+            mail["In-Reply-To"] = (
+                f"<{key_of(message).replace('/', '.').replace(message.state, FIRING)}@kafka-audit>"
+            )
         mail["Auto-Submitted"] = "auto-generated"
         mail["Date"] = format_datetime(context.now)
         mail.set_content(text.page(message, context))
@@ -71,7 +73,9 @@ class Mail(Sink):
         except ssl.SSLError as error:
             raise Undelivered(f"its certificate is not accepted, or TLS failed: {error.reason}") from None
         except smtplib.SMTPResponseException as error:
-            raise Undelivered(f"the mail server answered {error.smtp_code}", refused=error.smtp_code >= 500) from None
+            raise Undelivered(
+                f"the mail server answered {error.smtp_code}", refused=error.smtp_code >= 500
+            ) from None
         except smtplib.SMTPRecipientsRefused:
             raise Undelivered("the mail server refused all recipients", refused=True) from None
         except TimeoutError:
@@ -81,4 +85,6 @@ class Mail(Sink):
         except (smtplib.SMTPException, OSError) as error:
             raise Undelivered(f"cannot be reached ({type(error).__name__})") from None
         if refused:
-            raise Undelivered(f"the mail server refused {len(refused)} of {len(self.to)} recipients", refused=True)
+            raise Undelivered(
+                f"the mail server refused {len(refused)} of {len(self.to)} recipients", refused=True
+            )

@@ -32,7 +32,10 @@ class PagerDuty(HttpSink):
     def payload(self, message: Message, context: Context) -> Any:
         """Return an event without its routing_key."""
         first = message.findings[0]
-        event: dict[str, Any] = {"event_action": "trigger" if message.state == FIRING else "resolve", "dedup_key": message.key}
+        event: dict[str, Any] = {
+            "event_action": "trigger" if message.state == FIRING else "resolve",
+            "dedup_key": message.key,
+        }
         if message.state != FIRING:
             return event
         details = {"description": text.description(message, context), "more": text.more(message, context)}

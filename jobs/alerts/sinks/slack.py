@@ -34,7 +34,8 @@ class Slack(HttpSink):
         super().check_address(entry, environment)
         if self.url and fnmatch.fnmatch(urlsplit(self.url).hostname or "", "*slack*.com"):
             raise entry.wrong(
-                "url", "of a Slack webhook is a secret; give url_env, the name of an environment variable that contains it"
+                "url",
+                "of a Slack webhook is a secret; give url_env, the name of an environment variable that contains it",
             )
 
     def payload(self, message: Message, context: Context) -> Any:
