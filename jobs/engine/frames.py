@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 # a run on Spark reads, compares and folds at most this many rows in its own process: Spark takes longer to
-# start on fewer. Over 500,000 rows its checks take 40 s on two cores, DuckDB's 7 s. This variable of the
+# start on fewer. Over 500,000 rows its checks take 40 s on two cores, DuckDB's 4 s. This variable of the
 # environment gives another number; 0: Spark does all of it
 IN_PROCESS_ROWS = 1_000_000
 IN_PROCESS = "KAFKA_AUDIT_IN_PROCESS_ROWS"
