@@ -422,8 +422,9 @@ class Parser:
         return [self._rules[rule.name] for rule in rules]
 
     def claimant(self, record: Record) -> Rule | None:
-        """Return the rule that the dispatch chooses; None where the logger is out of scope or no rule
-        matches.
+        """Return the rule that the dispatch chooses.
+
+        None where the logger is out of scope or no rule matches.
         """
         if not record.fits or not self.in_scope(record):
             return None

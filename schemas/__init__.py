@@ -285,8 +285,9 @@ def _machine_files() -> dict[str, dict[str, list]]:
 
 
 def version_number(version: str) -> int:
-    """Return a version as a number that can be compared: 2003000 for `2.3.0` and `2.3`; 0 where there is
-    none.
+    """Return a version as a number that can be compared: 2003000 for `2.3.0` and `2.3`.
+
+    0 where there is none.
     """
     found = re.match(r"(\d+)\.(\d+)(?:\.(\d+))?", version)
     return (

@@ -86,8 +86,9 @@ def _engine_of_auto(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPa
 
 
 class SqlSuites:
-    """Replaces `expectations.Suites` by the SQL of the same rules; `test_contracts` proves that both find the
-    same.
+    """Replaces `expectations.Suites` by the SQL of the same rules.
+
+    `test_contracts` proves that both find the same.
     """
 
     def __init__(self, docs: Path | None = None, kinds: Iterable[str] = ()) -> None:
@@ -124,8 +125,9 @@ class SqlSuites:
 
 @pytest.fixture(autouse=True)
 def _contracts_by_sql(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Validate in-process audits on Spark by SQL, because Great Expectations takes 3 s of each; except with
-    the mark `great_expectations`.
+    """Validate in-process audits on Spark by SQL, because Great Expectations takes 3 s of each.
+
+    Except with the mark `great_expectations`.
     """
     if request.node.get_closest_marker("great_expectations"):
         return
@@ -153,8 +155,9 @@ def shared() -> Path:
 
 @pytest.fixture
 def expect(request: pytest.FixtureRequest) -> Expectation:
-    """Return a function that compares rows with an expected file of JSON Lines; with `--rewrite` it writes
-    the file.
+    """Return a function that compares rows with an expected file of JSON Lines.
+
+    With `--rewrite` it writes the file.
     """
 
     def compare(path: Path, rows: Iterable[Mapping[str, Any]]) -> None:

@@ -62,8 +62,9 @@ def altered(pattern: str, old: str, new: str, node: str = "") -> Fault:
 
 
 def doubled(milliseconds: int = 0) -> Fault:
-    """Every record is there twice, as from two appenders of one file; the second is later by some
-    milliseconds.
+    """Every record is there twice, as from two appenders of one file.
+
+    The second is later by some milliseconds.
     """
     later = timedelta(milliseconds=milliseconds)
     return _each(

@@ -1,5 +1,6 @@
-"""Render every statement of the catalogues in shared/kafka with values; find the rule that matches it and the
-columns of its values.
+"""Render every statement of the catalogues in shared/kafka with values.
+
+Find the rule that matches it and the columns of its values.
 
 python tests/statements.py [FAMILY]    prints a table; with a part of a name also its renderings
 """
@@ -650,8 +651,9 @@ def boundaries(statement: Statement) -> list[Version]:
 
 
 def renderings(statement: Statement) -> Iterator[Rendering]:
-    """Yield the statement with every form of every value, in every version that prints one differently; each
-    text once.
+    """Yield the statement with every form of every value, in every version that prints one differently.
+
+    Each text once.
     """
     seen = set()
     for at in boundaries(statement):

@@ -1,5 +1,6 @@
-"""Tables that cannot be read: which of them, and why. Delta's log and the files are looked at without any
-engine.
+"""Tables that cannot be read: which of them, and why.
+
+Delta's log and the files are looked at without any engine.
 
 Only tables in a folder of this machine are looked at: elsewhere each look is a request.
 """

@@ -150,8 +150,9 @@ class Table:
         return f"SELECT {columns} FROM {self._scan} WHERE {where}"
 
     def _column(self, one: Mapping[str, Any]) -> str:
-        """Return a column with the type of the table, as an expression; files of an earlier version may not
-        have it.
+        """Return a column with the type of the table, as an expression.
+
+        Files of an earlier version may not have it.
         """
         name, kind = identifier(one["name"]), _duckdb_type(one["type"])
         if one["name"] not in self._there:

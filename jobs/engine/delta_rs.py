@@ -232,8 +232,9 @@ class DeltaRsTables:
         )
 
     def rows(self, table: str, clusters: Collection[str] = ()) -> Read | None:
-        """Return the rows of a table where they are few, else those of some clusters; None where deltalake
-        does not read it.
+        """Return the rows of a table where they are few, else those of some clusters.
+
+        None where deltalake does not read it.
         """
         with _left_to_spark():
             if (opened := self._opened(table)) is not None:
@@ -279,8 +280,9 @@ class DeltaRsTables:
         return pa.Table.from_batches(found, pa.schema([every.schema.field(name) for name in columns]))
 
     def changes(self, table: str, after: int) -> tuple[pa.Table, int] | None:
-        """Return what versions after one have changed, by the table's change data feed, where it is little;
-        and the newest version.
+        """Return what versions after one have changed, and the newest version.
+
+        The table's change data feed has the changes. None where they are many.
         """
         with _left_to_spark():
             if (opened := self._opened(table)) is not None:
@@ -309,8 +311,9 @@ class DeltaRsTables:
         return self._write(table, "append", rows, after=after)
 
     def overwrite(self, table: str, rows: pa.Table, of: Filters = (), staying: Staying = ()) -> bool:
-        """Replace all rows, or those in partitions that meet a condition, columns by name; return whether
-        that was done.
+        """Replace all rows, or those in partitions that meet a condition, columns by name.
+
+        Return whether that was done.
 
         staying: rows of these partitions that are written again; there may be many.
         """
@@ -526,8 +529,9 @@ class DeltaRsTables:
 
 
 def _with_protocol(properties: Mapping[str, str]) -> dict[str, str]:
-    """Return the properties with the writer version that CHECK constraints need; delta-rs raises it by itself
-    for a change data feed only.
+    """Return the properties with the writer version that CHECK constraints need.
+
+    By itself, delta-rs raises it for a change data feed only.
     """
     if (
         not any(name.startswith(upgrade.CONSTRAINT) for name in properties)

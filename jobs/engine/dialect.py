@@ -89,8 +89,9 @@ def translated(sql: str) -> str:
 
 @lru_cache(TRANSLATED)
 def macro(sql: str) -> str:
-    """Return Spark's CREATE FUNCTION as DuckDB's CREATE MACRO; the types of its arguments are those of each
-    call.
+    """Return Spark's CREATE FUNCTION as DuckDB's CREATE MACRO.
+
+    The types of its arguments are those of each call.
     """
     created = sqlglot.parse_one(sql, read="spark")
     arguments = ", ".join(argument.name for argument in created.this.expressions)
@@ -395,8 +396,9 @@ _CAPITALS = re.compile(r"\b(ceil|floor|sqrt|power|exp|ln|log10|radians|degrees|s
 
 
 def name_columns(tree: exp.Expr, sql: str) -> None:
-    """Give each column of a query that has no name the one that Spark gives it, such as `count(1)`; the tree
-    is changed.
+    """Give each column of a query that has no name the one that Spark gives it, such as `count(1)`.
+
+    The tree is changed.
 
     tree: as SQLGlot parses the text, not adapted yet.
     """

@@ -6,8 +6,9 @@ from typing import Any, TextIO
 
 
 class DriverStderr(io.TextIOBase):
-    """Writes lines to the standard error of the driver's JVM; to that of this process where the JVM does not
-    answer.
+    """Write lines to the standard error of the driver's JVM.
+
+    Where the JVM does not answer, they are written to that of this process.
     """
 
     def __init__(self, fallback: TextIO) -> None:

@@ -46,8 +46,10 @@ def folded(
     facts: Mapping[str, ClusterFacts],
     at_once: int | None,
 ) -> Relation:
-    """Fold partitions. rows: events and states, as `updates` gives them; root: of the tables; folder: below
-    it, for files that are read as long as the relation is.
+    """Fold partitions.
+
+    rows: events and states, as `updates` gives them; root: of the tables; folder: below it, for files that
+    are read as long as the relation is.
 
     out: `folding.OUTPUT`.
     """

@@ -107,8 +107,9 @@ class Holder:
 
 
 def _machine() -> str:
-    """Return what a process number belongs to: this boot of this machine, and its namespace of processes;
-    empty where it is not known.
+    """Return what a process number belongs to: this boot of this machine, and its namespace of processes.
+
+    Empty where it is not known.
     """
     try:
         boot = Path("/proc/sys/kernel/random/boot_id").read_text("ascii").strip()
@@ -250,8 +251,9 @@ def _acquired(commits: Commits, root: str, holder: Holder, wait: float) -> Lease
 
 @contextmanager
 def acquire(root: str, run_id: str, wait: float = 0, spark: Any = None) -> Iterator[Lease]:
-    """Hold the lease on the tables under a root. wait: seconds. spark: a session that commits where delta-rs
-    does not reach the tables.
+    """Hold the lease on the tables under a root.
+
+    wait: seconds. spark: a session that commits where delta-rs does not reach the tables.
 
     Raises LeaseError where another run holds it, UsageError where nothing can be written there.
     """

@@ -228,8 +228,9 @@ class LocalStore(RunTables):
             return self._bounded[table]
 
     def rows_at(self, table: str, clusters: Collection[str], version: int) -> pa.Table | None:
-        """Return the rows of some clusters in an earlier version of a table; None where files of that version
-        are gone.
+        """Return the rows of some clusters in an earlier version of a table.
+
+        None where files of that version are gone.
         """
         found = self._delta_rs.rows_at(table, version)
         return None if found is None else where(aligned(found, table_schema(table)), of_clusters(clusters))
@@ -424,8 +425,9 @@ class LocalStore(RunTables):
         self._is_written(table)
 
     def replace_where(self, table: str, clusters: Iterable[str], condition: Where, rows: Any) -> None:
-        """Replace the rows of some clusters for which a condition holds, in one commit; write nothing where
-        they are the same.
+        """Replace the rows of some clusters for which a condition holds, in one commit.
+
+        Write nothing where they are the same.
         """
         self.guard()
         names = frozenset(clusters)

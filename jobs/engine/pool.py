@@ -63,8 +63,9 @@ class Pool:
         self._idle: queue.SimpleQueue[Connection] = queue.SimpleQueue()
 
     def map(self, function: Callable[..., Out], *inputs: Iterable[Any]) -> Iterator[Out]:
-        """Yield what a function returns, in the order of its inputs. Some inputs are read ahead; a single one
-        is computed in this process.
+        """Yield what a function returns, in the order of its inputs.
+
+        Some inputs are read ahead; a single one is computed in this process.
 
         Raises WorkerLost, and what the function raises.
         """

@@ -1,5 +1,6 @@
-"""Logs at URIs, on any file system that Spark knows: Spark lists and reads them; a worker looks into each and
-parses it as a local file.
+"""Logs at URIs, on any file system that Spark knows: Spark lists and reads them.
+
+A worker looks into each and parses it as a local file.
 
 The text is fetched once, and Spark's workers keep it between the two steps. One task parses a whole file, of
 any size.

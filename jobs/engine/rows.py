@@ -188,8 +188,9 @@ def met(rows: pa.Table, condition: Where) -> pa.ChunkedArray:
 
 
 def among(rows: pa.Table, keys: pa.Table, on: Sequence[str]) -> pa.Array:
-    """Return whether the values of some columns are among those of others, row by row; a null is like no
-    other.
+    """Return whether the values of some columns are among those of others, row by row.
+
+    A null is like no other.
     """
     some, wanted = (zip(*(one[name].to_pylist() for name in on), strict=True) for one in (rows, keys))
     listed = {key for key in wanted if None not in key}

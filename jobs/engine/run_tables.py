@@ -104,8 +104,9 @@ def words(sql: str) -> set[str]:
 
 @dataclass(frozen=True)
 class Changes:
-    """Changes by later versions of a table. inserted, deleted: rows with VERSION; a changed row is in both.
-    deleted is None where none is.
+    """Changes by later versions of a table.
+
+    inserted, deleted: rows with VERSION; a changed row is in both. deleted is None where none is.
 
     version: the newest one.
     """
@@ -187,8 +188,9 @@ class RunTables(ABC):
 
     @abstractmethod
     def rows_at(self, table: str, clusters: Collection[str], version: int) -> pa.Table | None:
-        """Return the rows of some clusters in an earlier version of a table; None where files of that version
-        are gone.
+        """Return the rows of some clusters in an earlier version of a table.
+
+        None where files of that version are gone.
         """
 
     @abstractmethod
@@ -237,8 +239,9 @@ class RunTables(ABC):
 
     @abstractmethod
     def replace_where(self, table: str, clusters: Iterable[str], condition: Where, rows: Frame) -> None:
-        """Replace the rows of some clusters for which a condition holds, in one commit; write nothing where
-        the rows are the same.
+        """Replace the rows of some clusters for which a condition holds, in one commit.
+
+        Write nothing where the rows are the same.
 
         The condition need not hold for the new rows. Columns are matched by name; missing ones are null.
         """
@@ -286,8 +289,10 @@ class RunTables(ABC):
     def folded(
         self, keyed: Frame, states: Frame, facts: Mapping[str, ClusterFacts], at_once: int | None
     ) -> Frame:
-        """Fold partitions. keyed: events with their partition; states: what is kept of partitions; both have
-        columns of `folding.INPUT`.
+        """Fold partitions.
+
+        keyed: events with their partition; states: what is kept of partitions; both have columns of
+        `folding.INPUT`.
 
         facts: by cluster. at_once: number of events of a partition that are folded in one piece; None: all.
         out: `folding.OUTPUT`, computed once.
@@ -357,8 +362,9 @@ class RunTables(ABC):
     # -- opening ---------------------------------------------------------------------------------------------
 
     def open(self, ruleset: RuleSet | None = None, *, rebuilds: bool = True) -> None:
-        """Create missing tables and convert those of an earlier version; all are inspected before the first
-        change.
+        """Create missing tables and convert those of an earlier version.
+
+        All are inspected before the first change.
 
         ruleset: the rules that records are read with again where an earlier version gave them other ids.
         rebuilds: whether the caller rebuilds what is derived from `events` and then calls `rebuilt`. Raises
@@ -459,8 +465,9 @@ class RunTables(ABC):
             self._set_properties(upgrade.FACTS, {upgrade.REBUILDING: "true"})
 
     def apply_rules(self, ruleset: RuleSet) -> None:
-        """Read the records of `events` again that these rules read in another way than those before. The
-        result is `rules_changed`.
+        """Read the records of `events` again that these rules read in another way than those before.
+
+        The result is `rules_changed`.
 
         The rules are noted last, so that an interrupted run repeats the step; it finds nothing to change in
         changed records.
@@ -564,8 +571,9 @@ class RunTables(ABC):
         columns: Sequence[str],
         beginnings: Iterable[datetime | None],
     ) -> pa.Table:
-        """Return the columns of the events of a few records that prove what began at some moments. columns:
-        record_id among them.
+        """Return the columns of the events of a few records that prove what began at some moments.
+
+        columns: record_id among them.
 
         Most are at most a day older. In a long history that day is searched first, and the rest for the
         remaining records.

@@ -91,8 +91,9 @@ CURE = (
 
 
 def java_problem() -> str | None:
-    """Return what to install if `java` is missing or of a version that Spark 4.1 does not run on; None:
-    nothing.
+    """Return what to install if `java` is missing or of a version that Spark 4.1 does not run on.
+
+    None: nothing.
     """
     version, problem = java_version()
     if problem is None and version is not None and int(version.split(".")[0]) not in SUPPORTED_JAVA:
@@ -106,8 +107,9 @@ def _java() -> str | None:
 
 
 def java_version() -> tuple[str | None, str | None]:
-    """Return the version of the Java that Spark would run on, such as `17.0.12`, `8` for 1.8; and why there
-    is none.
+    """Return the version of the Java that Spark would run on, and why there is none.
+
+    A version is `17.0.12`, or `8` for 1.8.
     """
     home, java = os.environ.get("JAVA_HOME"), _java()
     if java is None or not Path(java).exists():
@@ -142,8 +144,9 @@ def use_private_java() -> None:
 
 
 def settings() -> dict[str, str]:
-    """Return the settings of a session that this process starts. Under spark-submit master, jars and memory
-    are the submitter's.
+    """Return the settings of a session that this process starts.
+
+    Under spark-submit master, jars and memory are the submitter's.
 
     Raises UsageError where both a master and a remote are configured.
     """
@@ -196,8 +199,9 @@ def _log4j2_file() -> str:
 
 
 def start(extra: dict[str, str] | None = None) -> SparkSession:
-    """Return a session. Raises UsageError where Java is missing or of the wrong version, or Spark does not
-    start.
+    """Return a session.
+
+    Raises UsageError where Java is missing or of the wrong version, or Spark does not start.
 
     extra: settings that win. What a JVM prints that this process starts goes to a file, so that the console
     stays the audit's own.
@@ -244,8 +248,9 @@ def start(extra: dict[str, str] | None = None) -> SparkSession:
 
 @contextlib.contextmanager
 def _silent_children() -> Iterator[IO[bytes]]:
-    """Yield a file that takes the output of processes started meanwhile; the output of this process is
-    unchanged.
+    """Yield a file that takes the output of processes started meanwhile.
+
+    The output of this process is unchanged.
     """
     own = [sys.stdout, sys.stderr]
     with tempfile.TemporaryFile() as log:

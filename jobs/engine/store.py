@@ -382,8 +382,9 @@ class Store(RunTables):
         return self.spark.read.format("delta").load(self.path(name))
 
     def rows_at(self, table: str, clusters: Collection[str], version: int) -> pa.Table | None:
-        """Return the rows of some clusters in an earlier version of a table; None where files of that version
-        were removed.
+        """Return the rows of some clusters in an earlier version of a table.
+
+        None where files of that version were removed.
         """
         reader = self.spark.read.format("delta").option("versionAsOf", version)
         try:
@@ -652,8 +653,9 @@ class Store(RunTables):
         return self.table(table).isEmpty()
 
     def replace_where(self, table: str, clusters: Iterable[str], condition: Where, rows: Frame) -> None:
-        """Replace the rows of some clusters for which a condition holds, in one commit; write nothing where
-        the rows are the same.
+        """Replace the rows of some clusters for which a condition holds, in one commit.
+
+        Write nothing where the rows are the same.
 
         The condition need not hold for the new rows. Columns are matched by name; missing ones are null.
         """

@@ -206,8 +206,9 @@ def without_constraints(properties: Mapping[str, str]) -> dict[str, str]:
 
 
 def constraint_statements(identifier: str, properties: Mapping[str, str]) -> list[str]:
-    """Return the statements that give a table the CHECK constraints among some properties; a constraint of
-    the same name is replaced.
+    """Return the statements that give a table the CHECK constraints among some properties.
+
+    A constraint of the same name is replaced.
     """
     conditions = {
         key.removeprefix(CONSTRAINT): value for key, value in properties.items() if key.startswith(CONSTRAINT)

@@ -110,8 +110,9 @@ class _Written:
 def rewrite(
     one: Landing, dropped: Mapping[int, Sequence[int]], cut_short: set[str]
 ) -> tuple[DataFile | None, Counter[str]]:
-    """Write a file again without some records. dropped: number of a block -> places of records; cut_short:
-    ids of others.
+    """Write a file again without some records.
+
+    dropped: number of a block -> places of records; cut_short: ids of others.
 
     Return the file, and how many records of what kind it has; None where no row is left.
     """

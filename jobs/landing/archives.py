@@ -486,8 +486,9 @@ class _Walk:
         self._meters: dict[int, Meter] = {}
 
     def texts(self) -> Iterator[Opened]:
-        """Yield each text, and each layer that cannot be read. Raises OSError where the file cannot be
-        opened.
+        """Yield each text, and each layer that cannot be read.
+
+        Raises OSError where the file cannot be opened.
 
         A stream is valid until the next one is yielded.
         """

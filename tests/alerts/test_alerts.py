@@ -586,8 +586,9 @@ def test_the_guide_names_each_key_of_a_webhook() -> None:
 
 
 def story(**changed: Any) -> list[Finding]:
-    """A cause (1) and two findings that follow from it, the second from the first; one of them is worse than
-    the cause.
+    """A cause (1) and two findings that follow from it, the second from the first.
+
+    One of them is worse than the cause.
     """
     cause = finding(1, check_id="log_directory_failed", title="Disk failed", **changed)
     leaderless = finding(

@@ -1,5 +1,6 @@
-"""Sending alerts to servers that are up, down, slow or hostile; what is recorded, and what the next run
-sends.
+"""Sending alerts to servers that are up, down, slow or hostile.
+
+What is recorded, and what the next run sends.
 """
 
 from __future__ import annotations

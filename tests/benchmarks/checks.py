@@ -1,5 +1,6 @@
-"""What all checks take over the rows of one audit: by DuckDB in this process, and by Spark, in turns. Run by
-hand.
+"""What all checks take over the rows of one audit: by DuckDB in this process, and by Spark, in turns.
+
+Run by hand.
 
     .venv/bin/python tests/benchmarks/checks.py [--runs 3] [--logs
     sample_logs/3.3.2-trace/delete-topic-dead-broker]

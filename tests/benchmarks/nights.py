@@ -56,9 +56,10 @@ SMALLEST = ("--topics", "4", "--nights", "2", "--engine", "local")
 
 @dataclass(frozen=True)
 class Recording:
-    """What is multiplied. begin, end: between these moments a broker is stopped, and is a leader again.
-    partitions: of a copy, some more where it is no multiple of those that the topic has; None: as many as
-    it has.
+    """What is multiplied.
+
+    begin, end: between these moments a broker is stopped, and is a leader again. partitions: of a copy, some
+    more where it is no multiple of those that the topic has; None: as many as it has.
     """
 
     folder: Path
@@ -133,8 +134,9 @@ class Recording:
 
 @dataclass(frozen=True)
 class Night:
-    """What a night took: seconds of the clock and of processors, and of them the timelines'; MB that the JVM
-    had at most.
+    """What a night took: seconds of the clock and of processors, and of them the timelines'.
+
+    MB that the JVM had at most.
     """
 
     clock: float

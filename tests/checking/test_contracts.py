@@ -88,8 +88,9 @@ def valid(table: str, number: int) -> Row:
 
 
 def planted(table: str) -> tuple[pa.Table, set[tuple[str, str, tuple[tuple[str, str], ...]]]]:
-    """Rows of a table of which each rule is violated by one, or by two that share a key; and what has to be
-    found.
+    """Return rows of a table and what has to be found in them.
+
+    Each rule is violated by one of them, or by two that share a key.
     """
     known = (
         {"fingerprint": "known"}

@@ -1,5 +1,6 @@
-"""The faults change a few records as described; the checks find each fault, inserted or recorded, and nothing
-else; the page is fresh.
+"""The faults change a few records as described.
+
+The checks find each fault, inserted or recorded, and nothing else; the page is fresh.
 """
 
 from pathlib import Path

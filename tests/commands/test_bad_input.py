@@ -1,5 +1,6 @@
-"""What is wrong with the input is said before Spark starts, in a sentence and an exit code; nothing is
-written.
+"""What is wrong with the input is said before Spark starts, in a sentence and an exit code.
+
+Nothing is written.
 """
 
 import gzip

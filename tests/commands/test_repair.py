@@ -1,5 +1,6 @@
-"""Damaged tables: an audit names them and the command; `repair` rebuilds what it can and reports what was
-lost.
+"""Damaged tables: an audit names them and the command.
+
+`repair` rebuilds what it can and reports what was lost.
 """
 
 from __future__ import annotations
@@ -36,8 +37,9 @@ def data(table: Path) -> Path:
 
 
 def with_checkpoint(table: Path) -> Path:
-    """Move the first commits of a table into a checkpoint, as Delta does after some days; return the
-    checkpoint.
+    """Move the first commits of a table into a checkpoint, as Delta does after some days.
+
+    Return the checkpoint.
     """
     opened = DeltaTable(str(table))
     opened.create_checkpoint()

@@ -209,8 +209,9 @@ NOT_OF_CONNECT: dict[str, dict[str, str]] = {
 
 
 def test_only_parts_of_spark_that_spark_connect_has_are_used() -> None:
-    """No SparkContext, RDD or object of the JVM; no setting of the optimiser, the compilers or the JVM's
-    memory.
+    """No SparkContext, RDD or object of the JVM.
+
+    No setting of the optimiser, the compilers or the JVM's memory.
     """
     names = {
         "sparkContext",

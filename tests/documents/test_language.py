@@ -1,5 +1,6 @@
-"""Help, documents and identifiers use the words of the glossary; private words are replaced
-(docs/contributing/glossary.md).
+"""Help, documents and identifiers use the words of the glossary.
+
+Private words are replaced (docs/contributing/glossary.md).
 """
 
 from __future__ import annotations

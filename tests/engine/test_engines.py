@@ -44,8 +44,9 @@ def tables_of(root: Path) -> dict[str, list[str]]:
 
 
 def test_both_engines_write_the_same_tables(spark: Any, tmp_path: Path, capsys: Any) -> None:
-    """Of all public recordings at once, in a first run and in a second one that finds nothing new; also their
-    verdicts.
+    """Of all public recordings at once, in a first run and in a second one that finds nothing new.
+
+    Also their verdicts.
     """
     assert len(RECORDINGS) == 9
     config = tmp_path / "audit.toml"

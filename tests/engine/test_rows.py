@@ -270,8 +270,9 @@ def test_tasks_of_workers_read_no_archive_anew(spark: SparkSession) -> None:
 
 
 def test_a_condition_of_hundreds_of_clusters_is_not_too_deep() -> None:
-    """DuckDB's form of it is parsed; a condition inside of another for each cluster ended in a
-    RecursionError.
+    """DuckDB's form of it is parsed.
+
+    A condition inside of another for each cluster ended in a RecursionError.
     """
     names = [f"c{number}" for number in range(2_000)]
     which = asked.by_cluster({name: asked.above("n", number) for number, name in enumerate(names)})

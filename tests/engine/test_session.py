@@ -107,8 +107,9 @@ MASTERS = {
 
 
 def configure(monkeypatch: pytest.MonkeyPatch, folder: Path, environment: dict[str, str], url: str) -> None:
-    """Set variables, in which URL stands for a master or a remote; the text of a file for those that name its
-    folder.
+    """Set variables, in which URL stands for a master or a remote.
+
+    The text of a file for those that name its folder.
     """
     for name, text in environment.items():
         value = text.replace("URL", url)

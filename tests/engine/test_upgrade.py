@@ -1,5 +1,6 @@
-"""Tables of earlier and of later versions: looked at as a whole, then converted or refused; an interrupted
-conversion goes on.
+"""Tables of earlier and of later versions: looked at as a whole, then converted or refused.
+
+An interrupted conversion goes on.
 """
 
 from __future__ import annotations

@@ -517,8 +517,9 @@ def plain(row: dict) -> dict:
 
 
 def test_data_that_names_the_path_of_a_partition_is_no_output() -> None:
-    """A file of another program may name the znode of a partition; only a line that ends with it is a command
-    of zookeeper-shell.
+    """A file of another program may name the znode of a partition.
+
+    Only a line that ends with it is a command of zookeeper-shell.
     """
     path = "/brokers/topics/orders/partitions/3/state"
     assert not checkpoints.is_like_output(

@@ -66,8 +66,9 @@ def seven_zipped(
 
 
 def with_header(content: bytes, change: Callable[[bytes], bytes]) -> bytes:
-    """The .7z with another list of files, which is not packed; its checksums are right. 7zFormat.txt,
-    SignatureHeader.
+    """The .7z with another list of files, which is not packed.
+
+    Its checksums are right. 7zFormat.txt, SignatureHeader.
     """
     _, at, size, _ = struct.unpack("<IQQI", content[8:32])
     header = change(content[32 + at : 32 + at + size])

@@ -30,8 +30,9 @@ pytestmark = pytest.mark.spark
 
 @pytest.fixture
 def logs(tmp_path: Path) -> Path:
-    """Rotated, packed, damaged, without an end, foreign; names that a URI or a glob would take for something
-    else.
+    """Rotated, packed, damaged, without an end, foreign.
+
+    Names that a URI or a glob would take for something else.
     """
     folder = tmp_path / "night of [1]"
     shutil.copytree(SAMPLE, folder, ignore=shutil.ignore_patterns("*.md", "*.json*"))

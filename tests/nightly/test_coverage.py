@@ -27,8 +27,9 @@ def hour(number: int | None) -> datetime | None:
 
 
 def events(*rows: tuple[int | None, int | None, str | None, str | None, str | None]) -> pa.Table:
-    """(node, hours after noon, logger, level, event type); an event type of None with level DRIFTED has
-    drifted.
+    """(node, hours after noon, logger, level, event type).
+
+    An event type of None with level DRIFTED has drifted.
     """
     kinds = schemas.columns("events")
     schema = pa.schema([(name, ARROW_TYPES[kinds[name]]) for name in coverage.EVENT_COLUMNS])

@@ -1,5 +1,6 @@
-"""Durability of real clusters: the seconds by the logs are those of the truth beside the recording; the
-differences are listed.
+"""Durability of real clusters: the seconds by the logs are those of the truth beside the recording.
+
+The differences are listed.
 """
 
 from __future__ import annotations

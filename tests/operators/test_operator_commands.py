@@ -1,5 +1,6 @@
-"""The commands assignments, reassignment and durability, their tables, and checkpoints, on a recording;
-errors of their options.
+"""The commands assignments, reassignment and durability, their tables, and checkpoints, on a recording.
+
+Errors of their options.
 """
 
 import json
@@ -399,8 +400,9 @@ def test_a_file_that_is_no_checkpoint_is_a_one_line_error(audited, tmp_path, cap
 
 
 def test_a_partition_that_only_a_tool_shows_may_be_leaderless(audited, tmp_path, capsys):
-    """It is a finding, with the tool's line as evidence; a checkpoint after the end of the logs gives none
-    yet.
+    """It is a finding, with the tool's line as evidence.
+
+    A checkpoint after the end of the logs gives none yet.
     """
     file = tmp_path / "describe.txt"
     file.write_text("\tTopic: orders\tPartition: 20\tLeader: none\tReplicas: 1,2\tIsr: 1\n")

@@ -268,8 +268,9 @@ def test_a_layout_may_change_in_the_middle_of_a_file() -> None:
     "layout", [lay for lay in shapes().layouts if not lay.bare], ids=lambda layout: layout.name
 )
 def test_a_header_quoted_in_an_exception_is_no_record(layout: Layout) -> None:
-    """A line of any layout inside of a line of a stack trace begins nothing; one that is cut off at its
-    header neither.
+    """A line of any layout inside of a line of a stack trace begins nothing.
+
+    One that is cut off at its header neither.
     """
     for sample in layout.samples:
         first = sample["line"].split("\n")[0]

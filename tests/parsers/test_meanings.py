@@ -1,5 +1,6 @@
-"""What event types mean for timelines is said in their rules; lint compares the words with the rules and with
-the code that asks for them.
+"""What event types mean for timelines is said in their rules.
+
+Lint compares the words with the rules and with the code that asks for them.
 """
 
 from __future__ import annotations

@@ -1,5 +1,6 @@
-"""Logs as bug reports, chats, mails and exports have them give the events of the log itself; known forms have
-a name.
+"""Logs as bug reports, chats, mails and exports have them give the events of the log itself.
+
+Known forms have a name.
 """
 
 from __future__ import annotations
@@ -210,8 +211,9 @@ def test_lines_that_a_terminal_has_filled_with_blanks(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("records", [5_000, 60_000])
 def test_a_long_log_in_one_line_of_json(records: int, tmp_path: Path) -> None:
-    """It is read as a whole, or named with the command that writes its lines; nothing is read of a part of
-    it.
+    """It is read as a whole, or named with the command that writes its lines.
+
+    Nothing is read of a part of it.
     """
     lines = [change(number % 3 + 1, number % 60) for number in range(records)]
     for name, content in (("string", {"log": "\n".join(lines)}), ("list", cloudwatch(lines))):

@@ -1,5 +1,6 @@
-"""Kafka's jars from Maven Central, by Maven itself, kept in the user's cache; and which class of them is a
-tool.
+"""Kafka's jars from Maven Central, by Maven itself, kept in the user's cache.
+
+And which class of them is a tool.
 """
 
 from __future__ import annotations

@@ -51,8 +51,9 @@ def records(lines: Iterable[str]) -> Iterator[dict[str, Any]]:
 
 
 def timeline(log: Iterable[dict[str, Any]]) -> Iterator[dict[str, Any]]:
-    """Each partition as it was after each record about it; `new` where it was created, `removed` where its
-    topic was deleted.
+    """Each partition as it was after each record about it.
+
+    `new` where it was created, `removed` where its topic was deleted.
     """
     names: dict[str, str] = {}
     partitions: dict[tuple[str, int], dict[str, Any]] = {}

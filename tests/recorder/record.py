@@ -408,8 +408,9 @@ def listens(port: int, host: str = "127.0.0.1") -> bool:
 
 
 class Cluster:
-    """Nodes of KRaft on loopback, their tools, and what was done to them. As a context manager: no node
-    outlives it.
+    """Nodes of KRaft on loopback, their tools, and what was done to them.
+
+    As a context manager: no node outlives it.
 
     ports: of brokers. quorum: of controllers. Without controllers of their own brokers are also these.
     """
@@ -982,8 +983,9 @@ class ZooKeeperCluster(Cluster):
         return super().write_properties(node, text, zookeeper_port=self.port, **values)
 
     def format_node(self, properties: Path, cluster_id: str) -> None:
-        """Brokers take the id of the cluster from ZooKeeper, but from a migration on; a wrong one is of
-        another cluster's disk.
+        """Brokers take the id of the cluster from ZooKeeper, but from a migration on.
+
+        A wrong one is of another cluster's disk.
         """
         if self.quorum:
             super().format_node(properties, cluster_id)
@@ -1179,8 +1181,9 @@ def unknown_statements(recording: Path) -> Iterator[tuple[str, int, str]]:
 
 
 def check(recording: Path) -> bool:
-    """Prints how the timelines of its logs stand against its truth, and what no rule reads; whether all is
-    well.
+    """Prints how the timelines of its logs stand against its truth, and what no rule reads.
+
+    Whether all is well.
     """
     import truth
     from logs import events_of

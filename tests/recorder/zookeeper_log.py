@@ -37,7 +37,8 @@ class Jute:
 
 
 def writes(data: bytes) -> Iterator[dict[str, Any]]:
-    """time, zxid, session, op and what it has: path, value, version, ephemeral, error, timeout_ms, removes;
+    """time, zxid, session, op and what it has: path, value, version, ephemeral, error, timeout_ms, removes.
+
     multi: one of several at once.
 
     data: of all files of a server that began empty, one after the other.

@@ -101,8 +101,9 @@ def rules() -> dict[str, Any]:
 
 
 def fired(promtool: str, folder: Path, text: bytes, hours: int) -> dict[str, list[dict[str, str]]]:
-    """Return alert -> labels of each that fires so many hours after 1970 began, of the rules of the guide;
-    promtool judges each guess.
+    """Return alert -> labels of each that fires so many hours after 1970 began, of the rules of the guide.
+
+    Promtool judges each guess.
     """
     (folder / "rules.yml").write_text(yaml.safe_dump(rules()))
     series = []

@@ -221,8 +221,9 @@ TABLES = {
 @pytest.mark.spark
 @pytest.mark.parametrize("engine", ["Spark", "DuckDB"])
 def test_pictures_are_read_from_tables(spark: Any, engine: str) -> None:
-    """A day and an hour of one cluster, of which the newest day is shown; another cluster without a time
-    stamp.
+    """A day and an hour of one cluster, of which the newest day is shown.
+
+    Another cluster without a time stamp.
     """
     one = {"cluster": "payments", "topic": "orders", "partition": 0, "incarnation": 1}
     day = BEGIN + timedelta(days=1)

@@ -516,8 +516,9 @@ def test_the_only_replica_in_sync_leads_where_no_leader_is_named() -> None:
 
 
 def test_a_partition_whose_leader_is_missing_for_the_controller() -> None:
-    """The controller still names the last leader; nobody leads until the next election, so nobody knows the
-    ISR.
+    """The controller still names the last leader.
+
+    Nobody leads until the next election, so nobody knows the ISR.
     """
     rows = steps((0, 1, ALL), (10, 1, [1]), (20, 1, [1]), (50, 1, [1]), (90, 1, ALL), epochs=[0, 1, 1, 2, 3])
     epochs = (5, 5, 5, 6, 6)

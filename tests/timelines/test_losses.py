@@ -106,8 +106,9 @@ def test_which_acks_an_unclean_election_hurts() -> None:
 
 
 def test_a_line_that_names_the_elected_replica_as_eligible_before() -> None:
-    """KIP-966: the last leader or an eligible replica lacks nothing; without other files the line alone shows
-    it.
+    """KIP-966: the last leader or an eligible replica lacks nothing.
+
+    Without other files the line alone shows it.
     """
     last = difference(30, 2, 3, "elr: [1] -> [], lastKnownElr: [2] -> [], ")
     assert losses([], [last], Around(1)) == []
@@ -159,8 +160,9 @@ def test_rows_show_an_unclean_election_only_where_nothing_is_missing() -> None:
 
 
 def test_records_that_a_crashed_leader_truncated() -> None:
-    """acks=all lost none of them if the successor had been in sync; a loss of an unclean election is not
-    counted twice.
+    """acks=all lost none of them if the successor had been in sync.
+
+    A loss of an unclean election is not counted twice.
     """
     clean = rows((0, 1, [1, 2]), (20, -1, [2]), (21, 2, [2]))
     starts = line(21, "leader_started", 2, start_offset=6, leader_epoch=2)

@@ -45,8 +45,9 @@ def started(node: int, second: float = 0) -> list[Event]:
 
 
 def brief(found: list[Outage]) -> list[tuple]:
-    """(broker, since, until, how) in seconds, without first starts; the evidence of an outage of all brokers
-    must have a record of its begin.
+    """(broker, since, until, how) in seconds, without first starts.
+
+    The evidence of an outage of all brokers must have a record of its begin.
     """
     for one in found:
         if one.broker is None:
@@ -645,8 +646,9 @@ def test_a_controller_that_reads_the_live_brokers_again() -> None:
 
 
 def test_a_broker_that_is_new_since_the_read_list_has_registered() -> None:
-    """KafkaController.initializeControllerContext reads the live brokers; a broker that a change adds has
-    registered since.
+    """KafkaController.initializeControllerContext reads the live brokers.
+
+    A broker that a change adds has registered since.
     """
     down = [*started(1), *started(2), logged(60, "broker_shutting_down", 2, broker=1)]
     elected = logged(80, "controller_epoch_incremented", 2, by=CONTROLLER, controller=2, controller_epoch=3)

@@ -175,8 +175,9 @@ def test_no_case_is_lost(request: pytest.FixtureRequest) -> None:
 
 
 def test_a_late_checkpoint_affects_only_its_partitions() -> None:
-    """Only they are folded again; a repeated checkpoint is nothing new, and times that the logs show do not
-    change.
+    """Only they are folded again.
+
+    A repeated checkpoint is nothing new, and times that the logs show do not change.
     """
     _, events, _ = read(Path(__file__).parents[1] / "timeline_cases" / "checkpoint-begins.txt")
     lines = [e for e in events if e.event_type != CHECKPOINT]

@@ -137,8 +137,9 @@ CHECKPOINTS = st.tuples(st.floats(-0.01, 1.05), st.integers(0, 3), st.integers(0
     checkpoints=st.lists(CHECKPOINTS, max_size=8), silent=st.floats(0, 1), kept=st.sampled_from([3, 200]), final_after=st.sampled_from([0, 2]),
 )  # fmt: skip
 def test_checkpoints_in_any_runs(*, source, cuts, seed, checkpoints, silent, kept, final_after) -> None:  # type: ignore[no-untyped-def]
-    """Checkpoints may be wrong, early, late or about an unknown partition; four partitions have no lines up
-    to a moment.
+    """Checkpoints may be wrong, early, late or about an unknown partition.
+
+    Four partitions have no lines up to a moment.
     """
     events = recorded(*source)
     begin, end = (some([e.ts for e in events if e.ts]) for some in (min, max))

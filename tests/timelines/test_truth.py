@@ -553,8 +553,9 @@ def test_rows_older_than_a_migration_are_not_judged(tmp_path: Path) -> None:
 
 
 def test_a_migration_continues_the_generation_of_zookeeper(tmp_path: Path) -> None:
-    """The partition has one generation; writes to both ZooKeeper and the metadata log count in the metadata
-    log only.
+    """The partition has one generation.
+
+    Writes to both ZooKeeper and the metadata log count in the metadata log only.
     """
     older = [controller(), topic(0.5, [1, 2, 3]), state(1, 0, 1, 0, [1, 2, 3]), state(30, 1, 1, 0, [1, 2])]
     written_to_both = [state(45, 2, 2, 1, [2]), delete(60, "/brokers/topics/orders")]

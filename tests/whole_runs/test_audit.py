@@ -78,8 +78,9 @@ def audited(spark, tmp_path_factory):
 
 
 def one_tree(both: Path) -> None:
-    """Write two clusters with the same brokers and topics at the same time; only the cluster ids and the
-    folders differ.
+    """Write two clusters with the same brokers and topics at the same time.
+
+    Only the cluster ids and the folders differ.
     """
     shutil.copytree(SAMPLES / "2.8.2-default" / "delete-topic-dead-broker", both / "one")
     for log in sorted(TRACE.glob("broker-*/*.log*")):
@@ -146,8 +147,9 @@ class Run:
 
 @pytest.fixture(scope="module")
 def runs(spark, tmp_path_factory) -> list[Run]:
-    """Run over DELETIONS up to the return of the broker, then over all of it; and over `over`, which has
-    ended after the first run.
+    """Run over DELETIONS up to the return of the broker, then over all of it.
+
+    Both runs read `over`, too, which has ended after the first one.
     """
     folder, found = tmp_path_factory.mktemp("runs"), []
     for name, recording in DELETIONS.items():

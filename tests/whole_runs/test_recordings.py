@@ -53,8 +53,9 @@ class AuditedRecordings:
 
 @pytest.fixture(scope="module")
 def audited(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> AuditedRecordings:
-    """Audit all ZooKeeper recordings beside this repository and some of KRaft; without them, the samples of
-    the repository.
+    """Audit all ZooKeeper recordings beside this repository and some of KRaft.
+
+    Without them, the samples of the repository.
     """
     folder = tmp_path_factory.mktemp("recordings")
     found = [
