@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from jobs.engine.database import identifier
 from jobs.engine.pool import Pool, shared
 from jobs.engine.relation import Relation
-from jobs.engine.work import SIDE, fold, fold_groups, summaries
+from jobs.engine.work import SIDE, apply_to_groups, fold, summaries
 from jobs.nightly import folding
 from jobs.timelines import ClusterEvidence, ClusterFacts
 
@@ -63,7 +63,7 @@ def folded(
     return Relation.of_files(paths, folding.OUTPUT, root)
 
 
-def mapped(
+def map_groups(
     pool: Pool,
     given: Path,
     rows: tuple[Relation, Relation],
@@ -90,7 +90,7 @@ def mapped(
     shared((tuple(by), columns, every, function, schema), given)
     order = ", ".join(f"{identifier(name)} NULLS FIRST" for name in by)
     chunks = map(_filled, _whole_groups(marked[0].aligned(every).union(marked[1].aligned(every)), by, order))
-    return pa.concat_tables([schema.empty_table(), *pool.map(partial(fold_groups, given), chunks)])
+    return pa.concat_tables([schema.empty_table(), *pool.map(partial(apply_to_groups, given), chunks)])
 
 
 def _whole_groups(rows: Relation, by: Sequence[str], order: str) -> Iterator[pa.Table]:

@@ -396,7 +396,7 @@ class LocalStore(RunTables):
         with tempfile.TemporaryDirectory(prefix="kafka-audit-") as folder:
             given = Path(folder) / "given"
             return Relation.of(
-                grouped.mapped(
+                grouped.map_groups(
                     self.pool, given, (Relation.of(one), Relation.of(other)), by, fold, schema=schema
                 )
             )

@@ -159,7 +159,7 @@ def fold(given: Path, folder: Path, rows: pa.Table) -> Path | None:
         _tidy()
 
 
-def fold_groups(given: Path, rows: pa.Table) -> pa.Table:
+def apply_to_groups(given: Path, rows: pa.Table) -> pa.Table:
     """Fold the rows of both sides that have the same values of some columns.
 
     given: a file with (these columns, the other columns of each side, all columns, the function, the columns
