@@ -86,7 +86,8 @@ def incarnation_starts(markers: Iterable[Marker]) -> list[int]:
     """Return when the second, third, .. incarnation of a cluster began.
 
     There are three proofs, with a class for each: a new cluster id, and controller epochs or broker epochs
-    that do not continue. The next id that a node names belongs to an incarnation that epochs showed.
+    that do not continue. The next id that a node names belongs to an incarnation that epochs showed, unless
+    it is still the same one: then a clock is wrong.
     """
     markers = sorted(markers, key=lambda m: (m.ts, m.controller_epoch or 0))
     starts: list[int] = []
@@ -116,7 +117,23 @@ def incarnation_starts(markers: Iterable[Marker]) -> list[int]:
             if start is not None:
                 starts.append(start)
                 ids.begin_unnamed()
-    return starts
+    return _with_other_ids(starts, markers)
+
+
+def _with_other_ids(starts: Sequence[int], markers: Sequence[Marker]) -> list[int]:
+    """Return the starts without those before and after which all nodes name one and the same cluster id.
+
+    ZooKeeper keeps the id (/cluster/id) beside the epochs: both are lost together.
+    """
+    named = [(marker.ts, marker.cluster_id) for marker in markers if marker.cluster_id is not None]
+    found: list[int] = []
+    for start, end in zip(starts, [*starts[1:], None], strict=False):
+        begun = found[-1] if found else None
+        before = {name for ts, name in named if (begun is None or begun <= ts) and ts < start}
+        after = {name for ts, name in named if start <= ts and (end is None or ts < end)}
+        if len(before) != 1 or before != after:
+            found.append(start)
+    return found
 
 
 class _ClusterIds:

@@ -52,6 +52,16 @@ def markers(*records: tuple[float, int | str]) -> list[Marker]:
         pytest.param([(0, 1), (0, 1), (60, 2), (60, 2)], [], id="duplicates of a log"),
         pytest.param([(0, 4), (1, 6), (3, 5), (9, 7)], [], id="the clock of a broker is behind"),
         pytest.param([(0, 4), (1, 6), (40, 5), (90, 7)], [], id="the clock of a broker is behind by 40 s"),
+        pytest.param(
+            [(0, "A"), (5, 3), (HOUR, 2), (HOUR + 5, "A")],
+            [],
+            id="the clock of a broker is behind by an hour, one id",
+        ),
+        pytest.param(
+            [(0, "A"), (5, 3), (HOUR, 2), (HOUR + 5, "B"), (2 * HOUR, "A"), (2 * HOUR + 5, 4)],
+            [HOUR],
+            id="another id between",
+        ),
         pytest.param([(0, 5), (HOUR, 1), (HOUR + 1, 1), (HOUR + 2, 2)], [HOUR], id="wiped, logged twice"),
         pytest.param(
             [(0, "A"), (1, "A"), (5, 1), (HOUR, "A"), (HOUR, 2)], [], id="brokers restart in one cluster"
