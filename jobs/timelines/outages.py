@@ -189,12 +189,16 @@ class Outage(NamedTuple):
 
 
 class Observation(NamedTuple):
-    """A state of a broker that a record shows. epoch: its broker epoch; -1: unknown."""
+    """A state of a broker that a record shows.
+
+    epoch: its broker epoch; -1: unknown. is_own: the broker itself printed it, with its own clock.
+    """
 
     ts: int
     shows: str
     record_id: str
     epoch: int = -1
+    is_own: bool = False
 
 
 class _Open:
@@ -474,7 +478,11 @@ def _by_broker(events: list[Event]) -> dict[int, list[Observation]]:
                 break
             observations[broker].append(
                 Observation(
-                    event.ts, shows, event.record_id, -1 if event.broker_epoch is None else event.broker_epoch
+                    event.ts,
+                    shows,
+                    event.record_id,
+                    -1 if event.broker_epoch is None else event.broker_epoch,
+                    event.node == broker,
                 )
             )
             if event.event_type not in _OF_ANY_NODE:
@@ -645,8 +653,9 @@ def _of_broker(broker: int, observations: list[Observation]) -> Iterator[Outage]
     now: _Open | None = None
     known, epoch, served_at = False, -1, -LISTED_LATE
     in_vain = -ENDS_IN_VAIN
+    late = _logged_late(observations)
     for observation, after in with_next(observations):
-        if now is not None and _outlives_its_process(observation, after):
+        if observation in late or (now is not None and _outlives_its_process(observation, after)):
             continue
         if observation.shows == IN_VAIN:
             in_vain = observation.ts
@@ -691,6 +700,40 @@ def _of_broker(broker: int, observations: list[Observation]) -> Iterator[Outage]
         served_at = observation.ts if observation.shows == SERVING else served_at
     if now is not None:
         yield now.outage(broker, None, None)
+
+
+def _logged_late(observations: Sequence[Observation]) -> set[Observation]:
+    """Return the starts of a broker that its own clock, which is ahead, puts after their registration.
+
+    Each start has one registration. Where others see one that no start precedes, and none after the start that
+    follows, the start is that of the registration before.
+    """
+    late: set[Observation] = set()
+    # a registration without a start before it; the start that follows
+    registered_at: int | None = None
+    start: list[Observation] = []
+    started_at, is_serving = -CLOCK_SKEW - 1, False
+    for observation in observations:
+        ts, shows = observation.ts, observation.shows
+        if not observation.is_own:
+            if shows not in {SERVING, LOST}:
+                continue
+            is_soon = bool(start) and ts <= start[-1].ts + CLOCK_SKEW
+            if is_soon and (shows == SERVING or not is_serving):
+                late.difference_update(start)
+            registered_at = None if ts <= started_at + CLOCK_SKEW or shows == LOST else ts
+            start, is_serving = [], False
+        elif shows in _STOPS | {FAILED} or (shows == STARTING and is_serving):
+            registered_at, start, is_serving = None, [], False
+            started_at = ts if shows == STARTING else started_at
+        elif shows == STARTING or start:
+            if registered_at is not None and ts <= registered_at + CLOCK_SKEW:
+                start.append(observation)
+                late.add(observation)
+            elif shows == STARTING:
+                started_at = ts
+            is_serving = is_serving or shows == SERVING
+    return late
 
 
 def _outlives_its_process(observation: Observation, after: Observation | None) -> bool:

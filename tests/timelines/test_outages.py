@@ -93,6 +93,35 @@ def test_a_broker_that_dies() -> None:
     assert brief(outages([*started(1), *started(2), *started(1, 88)])) == [(1, 88, 90, "crashed")]
 
 
+def test_a_clock_that_is_ahead_makes_no_second_outage() -> None:
+    seen = [
+        *started(2),
+        logged(1, "broker_started", 2, broker=1),
+        logged(60, "broker_failed", 2, broker=1),
+        logged(90, "broker_started", 2, broker=1),
+    ]
+    for seconds in (3, 20, 50):
+        late = [*started(1, 1 + seconds), *started(1, 88 + seconds)]
+        assert brief(outages([*seen, *late])) == [(1, 60, 90, "session_lost")]
+    # others saw a further registration: it started twice
+    again = logged(96, "broker_started", 2, broker=1)
+    assert brief(outages([*started(1), *seen, *started(1, 93), again])) == [
+        (1, 60, 90, "session_lost"),
+        (1, 93, 95, "crashed"),
+    ]
+    assert brief(outages([*started(1), *seen, *started(1, 93), *started(1, 100)])) == [
+        (1, 60, 90, "session_lost"),
+        (1, 100, 102, "crashed"),
+    ]
+    # a session was lost and returned without a start; long after that the broker starts again
+    assert brief(outages([*started(1), *seen[:2], *seen[3:], *started(1, 200)]))[-1] == (
+        1,
+        200,
+        202,
+        "crashed",
+    )
+
+
 def test_a_log_that_breaks_off_does_not_show_how_long_a_session_was_lost() -> None:
     lost = logged(60, "broker_failed", 1, broker=1)
     later = [logged(63, "controller_moved", 1), *started(1, 25_000)]
