@@ -353,6 +353,11 @@ def outages(
             for broker, some in observations.items()
         }
         since = {broker: min(times) for broker, times in known.items() if times}
+        for broker, some in observations.items():
+            first = next((observation for observation in some if observation.shows not in _ASIDE), None)
+            if first is not None and first.shows in _STOPS | {LOST}:
+                # it served before, and nothing shows since when
+                since[broker] = 0
         for broker, at in (named or {}).items():
             since[broker] = min(at, since.get(broker, at))
         whole = list(_of_all(found, since, asked))

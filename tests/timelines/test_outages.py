@@ -122,6 +122,18 @@ def test_a_clock_that_is_ahead_makes_no_second_outage() -> None:
     )
 
 
+def test_a_broker_whose_logs_begin_with_its_stop_served_before() -> None:
+    dead = [logged(60, "broker_failed", 2, broker=1), logged(61, "broker_failed", 2, broker=2)]
+    back = [*started(1, 70), *started(2, 80)]
+    stop = [logged(300, "broker_stop_signal", 3), logged(300, "broker_stopping", 3)]
+    assert [
+        one for one in brief(outages([*started(1), *started(2), *dead, *back, *stop])) if one[0] is None
+    ] == []
+    # it joined later
+    whole = outages([*started(1), *started(2), *dead, *back, *started(3, 200), *stop])
+    assert [one[:3] for one in brief(whole) if one[0] is None] == [(None, 61, 72)]
+
+
 def test_a_log_that_breaks_off_does_not_show_how_long_a_session_was_lost() -> None:
     lost = logged(60, "broker_failed", 1, broker=1)
     later = [logged(63, "controller_moved", 1), *started(1, 25_000)]
