@@ -12,11 +12,16 @@ WITH terms AS (
   -- during a migration the epochs of the quorum are not those of the ZooKeeper controllers
   LEFT ANTI JOIN terms_of_quorum USING (cluster, incarnation, node, controller_epoch)
   WHERE elected_at IS NOT NULL AND NOT inferred
+), begun AS (
+  SELECT cluster, incarnation, node, controller_epoch, min(ts) AS at FROM audited_events
+  WHERE node = controller AND controller_epoch IS NOT NULL AND ts IS NOT NULL GROUP BY cluster, incarnation, node, controller_epoch
 ), changes AS (
   SELECT e.cluster, e.incarnation, e.node, e.controller_epoch, t.node AS successor, t.controller_epoch AS next_epoch, t.elected_at,
     t.record_id AS election, e.ts, e.record_id
   FROM audited_events e
   JOIN terms t ON t.cluster = e.cluster AND t.incarnation = e.incarnation AND t.controller_epoch = e.controller_epoch + 1 AND t.node <> e.node
+  -- a term whose lines all come after the next election was written with a wrong clock, or nothing shows that it was not
+  JOIN begun b ON b.cluster = e.cluster AND b.incarnation = e.incarnation AND b.node = e.node AND b.controller_epoch = e.controller_epoch AND b.at < t.elected_at
   -- corrected by the successor's clock, where it is known to differ
   LEFT JOIN clock_distances d ON d.cluster = e.cluster AND d.incarnation = e.incarnation AND d.node = least(e.node, t.node) AND d.other = greatest(e.node, t.node)
   WHERE e.says = 'happened' AND e.topic IS NOT NULL AND e.node = e.controller
