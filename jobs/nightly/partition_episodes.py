@@ -98,7 +98,12 @@ def partition_episodes(
         known_deletions = [Deletion(row["requested_at"], row["completed_at"]) for row in deleted]
         for partition, some in _by_partition(rows).items():
             for episode in episodes(
-                some, surroundings, topic=key[2], min_isr=least, deletions=known_deletions
+                some,
+                surroundings,
+                topic=key[2],
+                partition=partition,
+                min_isr=least,
+                deletions=known_deletions,
             ):
                 yield {"partition": partition, **episode._asdict()}
 
@@ -143,6 +148,15 @@ def _surroundings(
         listed.setdefault((cluster, number), {}).setdefault(at, set()).update(
             [] if topic is None else [topic]
         )
+    removed: dict[tuple[str, int], dict[tuple[str, int], list[tuple[int, int]]]] = {}
+    set_aside = where(audited["events"], one_of("event_type", ["log_deletion_scheduled"]) & is_known("ts"))
+    for at, cluster, number, topic, partition, node in sorted(
+        _values(
+            where(set_aside, is_known("node")), "ts", "cluster", "incarnation", "topic", "partition", "node"
+        )
+    ):
+        of_topics = removed.setdefault((cluster, number), {})
+        of_topics.setdefault((topic, partition), []).append((at, node))
     moments = {
         name: (at.replace(tzinfo=UTC) - EPOCH) // timedelta(microseconds=1)
         for name, at in now.items()
@@ -156,9 +170,13 @@ def _surroundings(
             outages=outages.get((cluster, number), []),
             own_lines=own_lines.get((cluster, number), {}),
             topics_listed=[(at, frozenset(some)) for at, some in listed.get((cluster, number), {}).items()],
-            written_until=facts[cluster].newest_of_nodes,
+            # a topic may be deleted: state-change.log does not show that
+            written_until=facts[cluster].newest_of_nodes
+            if facts[cluster].controller_heard.get(number)
+            else facts[cluster].newest_server_logs,
             controller_heard=facts[cluster].changes_heard.get(number, ()),
             quiet=QUIET,
+            removed=removed.get((cluster, number), {}),
         )
         for cluster, number in {*known, *outages, *own_lines}
         if cluster in moments

@@ -150,7 +150,8 @@ class Surroundings:
     heard_until: the last line of an incarnation that ended. own_lines: broker -> (time, record) of its own
     lines, in order of time. written_until: node -> its last line (None: unknown, no episode is cut).
     controller_heard: when controllers log leaders and ISRs (`facts.Heard`). quiet: how long a running node
-    may write nothing.
+    may write nothing. removed: (topic, partition) -> (time, node) of replicas whose files were set aside for
+    deletion.
     """
 
     now: int
@@ -161,6 +162,7 @@ class Surroundings:
     written_until: Mapping[int, int] | None = None
     controller_heard: Sequence[tuple[int, int, int]] = ()
     quiet: int = 0
+    removed: Mapping[tuple[str, int], Sequence[tuple[int, int]]] = field(default_factory=dict)
 
     def logged_until(self, nodes: Iterable[int], since: int) -> tuple[int, int]:
         """Return up to when the logs of nodes or of the active controller would show a change.
@@ -204,6 +206,7 @@ def episodes(
     around: Surroundings,
     *,
     topic: str = "",
+    partition: int = 0,
     min_isr: int | None = None,
     deletions: Iterable[Deletion] = (),
 ) -> Iterator[Episode]:
@@ -227,6 +230,14 @@ def episodes(
             episode = episode._replace(
                 until=max(episode.since, shown[span.last].valid_from or 0), ended=True, is_end_seen=False
             )
+        gone = [
+            at
+            for at, node in around.removed.get((topic, partition), ())
+            if episode.since < at <= episode.until and node in {*(episode.isr or ()), episode.leader}
+        ]
+        if gone:
+            # a replica in sync is removed with its partition only
+            episode = episode._replace(until=min(gone), ended=True, is_end_seen=False)
         if episode.kind in _OF_MISSING:
             episode = _until_last_row(episode, shown[span.last], around)
         episode = _until_logs_end(episode, shown[span.last], around)

@@ -459,6 +459,16 @@ class ClusterFacts:
         return found
 
     @cached_property
+    def newest_server_logs(self) -> dict[int, int]:
+        """Return node -> the time stamp of its last line, of nodes with other logs than state-change.log."""
+        logs = self.evidence.logs_of_nodes()
+        return {
+            node: newest
+            for node, newest in self.newest_of_nodes.items()
+            if logs.get(node, 0) & ~STATE_CHANGE_LOG
+        }
+
+    @cached_property
     def controller_heard(self) -> dict[int, list[Heard]]:
         """Return incarnation -> spans in which decisions of controllers are logged, in order.
 

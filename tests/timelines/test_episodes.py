@@ -568,3 +568,17 @@ def test_an_open_episode_ends_with_the_logs_that_would_show_its_end() -> None:
     assert end(-1, [3], "leaderless", written_until={}, controller_heard=heard) == (600, True)
     assert end(1, [1], "last_in_sync", written_until={1: NOW * SECOND}) == (NOW, False)
     assert end(1, [1], "last_in_sync", written_until={1: 300 * SECOND, 2: NOW * SECOND}) == (300, True)
+
+
+def test_an_open_episode_ends_when_the_replica_in_sync_is_removed() -> None:
+    """Its topic was deleted: a reassignment takes a replica out of the ISR before it removes its files."""
+    rows = steps((100, 1, [1, 2, 3]), (200, -1, [3]), replicas=[1, 2, 3])
+
+    def end(*removed: tuple[float, int]) -> tuple[float, bool]:
+        at = {("orders", 0): [(int(second * SECOND), node) for second, node in removed]}
+        (one,) = found("leaderless", rows, around(removed=at), topic="orders")
+        return one.until / SECOND, one.ended
+
+    assert end((250, 3)) == (250, True)
+    assert end((250, 1)) == (NOW, False)
+    assert end((150, 3)) == (NOW, False)
