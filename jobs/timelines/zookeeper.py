@@ -308,6 +308,16 @@ def _add_assignment(generation: Generation, source: tuple[int, int | None, str],
     original = generation.at_rest if generation.at_rest is not None else generation.created_with
     adding: Ids | None = e.adding_replicas
     removing: Ids | None = e.removing_replicas
+    if (
+        not is_reached
+        and adding is None
+        and removing is None
+        and original is not None
+        and {*original, *(generation.target or ())} != set(e.replicas)
+    ):
+        # there is no line of the assignment before, or of this target
+        generation.assigned.append(Assigned(*source, e.replicas, None, None))
+        return
     if adding is None:
         adding = [] if is_reached else without(generation.target, original)
     if removing is None:
