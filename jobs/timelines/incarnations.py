@@ -123,8 +123,11 @@ def incarnation_starts(markers: Iterable[Marker]) -> list[int]:
 def _with_other_ids(starts: Sequence[int], markers: Sequence[Marker]) -> list[int]:
     """Return the starts without those before and after which all nodes name one and the same cluster id.
 
-    ZooKeeper keeps the id (/cluster/id) beside the epochs: both are lost together.
+    ZooKeeper keeps the id (/cluster/id) beside the epochs: both are lost together. With KRaft, nodes may be
+    formatted again with the same id (`kafka-storage format --cluster-id`).
     """
+    if any(marker.kraft for marker in markers):
+        return list(starts)
     named = [(marker.ts, marker.cluster_id) for marker in markers if marker.cluster_id is not None]
     found: list[int] = []
     for start, end in zip(starts, [*starts[1:], None], strict=False):

@@ -317,3 +317,14 @@ def test_a_broker_epoch_that_falls_is_of_another_zookeeper() -> None:
     assert incarnation_starts([*listed, registered(3 * HOUR, 2, 71), registered(3 * HOUR, 3, 64)]) == []
     # it may have registered before the other one did
     assert incarnation_starts([*old, registered(3 * HOUR, 2, 60)]) == []
+
+
+def test_kraft_nodes_may_be_formatted_again_with_the_same_id() -> None:
+    """ZooKeeper's id is lost with its epochs, so that one id shows one cluster there."""
+    ids = [Marker(at(0), cluster_id="A"), Marker(at(3 * HOUR + 5), cluster_id="A")]
+    epochs = [
+        Marker(at(second), folder="broker-1", node=1, registered=(1, epoch))
+        for second, epoch in ((1, 24), (HOUR, 70), (3 * HOUR, 24))
+    ]
+    assert incarnation_starts([*ids, *epochs]) == []
+    assert incarnation_starts([*ids, *epochs, Marker(at(2), kraft=True)]) == [at(3 * HOUR)]
