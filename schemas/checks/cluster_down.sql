@@ -5,7 +5,7 @@
 -- concludes: lines that each broker stopped or was lost; that there is no other one from no line of another.
 -- needs: every_node
 -- identity: cluster
--- facts: brokers, are_others_gone, is_noticed, back_at, is_back_seen, is_stopped, shut_down, starting_at,
+-- facts: brokers, count_of_brokers, are_others_gone, is_noticed, back_at, is_back_seen, is_stopped, shut_down, starting_at,
 --   are_all_shut_down
 -- episodes: yes
 -- also: subjects
@@ -23,6 +23,7 @@ SELECT
   CAST(NULL AS STRING) AS topic, CAST(NULL AS INT) AS partition, CAST(NULL AS INT) AS replica, CAST(NULL AS INT) AS node,
   o.since AS first_seen, coalesce(o.until, k.now) AS last_seen, o.until IS NOT NULL AS ended,
   b.brokers,
+  size(b.brokers) AS count_of_brokers,
   x.others IS NOT NULL AS are_others_gone,
   b.is_noticed,
   o.until AS back_at,
