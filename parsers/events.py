@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 from zoneinfo import ZoneInfo
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 import schemas
 from parsers.patterns import THROWABLE, compiled
@@ -136,6 +137,10 @@ class _Cached(dict[Any, Any]):
         return value
 
 
+# years of logs; another one is of a broken clock, and every day up to it would have rows
+FIRST_YEAR, LAST_YEAR = 1970, 2099
+
+
 @cache
 def zone(name: str) -> tzinfo:
     """Return the zone of an IANA name or of an offset such as `+09:30`."""
@@ -148,7 +153,7 @@ def zone(name: str) -> tzinfo:
 def moment(text: str | None, in_zone: tzinfo) -> datetime | None:
     """Return the moment of a record's `ts`, without a zone where it is UTC.
 
-    None where there is no such day or time.
+    None where there is no such day or time, or no log has its year.
     """
     if text is None:
         return None
@@ -165,6 +170,8 @@ def moment(text: str | None, in_zone: tzinfo) -> datetime | None:
             in_zone = ZoneInfo(named.strip()) if named.strip() else in_zone
         except (ValueError, KeyError, OSError):
             return None
+    if not FIRST_YEAR <= found.year <= LAST_YEAR:
+        return None
     return found if found.tzinfo or in_zone is UTC else found.replace(tzinfo=in_zone)
 
 
@@ -174,7 +181,10 @@ def moments(texts: Sequence[str | None], in_zone: tzinfo) -> pa.Array:
         with suppress(
             pa.ArrowInvalid
         ):  # Arrow converts all at once if they have the form of Kafka's own layout
-            return pa.array(texts, pa.string()).cast(pa.timestamp("us")).cast(TIMESTAMP)
+            found = pa.array(texts, pa.string()).cast(pa.timestamp("us")).cast(TIMESTAMP)
+            years = pc.min_max(pc.year(found)).as_py()
+            if years["min"] is None or FIRST_YEAR <= years["min"] <= years["max"] <= LAST_YEAR:
+                return found
     return pa.array([moment(text, in_zone) for text in texts], TIMESTAMP)
 
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from jobs.config import Cluster
 from jobs.landing import events, ingest
-from parsers.events import Parser
+from parsers.events import Parser, moments, zone
 from parsers.records import Headers
 
 PARSER = Parser()
@@ -180,3 +180,19 @@ def test_a_header_does_not_continue_in_the_next_line() -> None:
     ]
     found = list(PARSER.records("\n".join(lines)))
     assert [(record.line_no, record.raw) for record in found] == [(1, lines[0]), (2, "\n".join(lines[1:]))]
+
+
+@pytest.mark.parametrize("name", ["UTC", "Asia/Tokyo"])
+def test_a_year_that_no_log_has_is_no_time(name: str) -> None:
+    """A broken clock: a row of each day up to year 9999 would take hours."""
+    good = "2026-11-20 10:09:12.175"
+    texts = [
+        "0001-01-01 00:00:00.000",
+        "1969-12-31 23:00:00.000",
+        good,
+        "2100-01-01 00:00:00",
+        "9999-12-31 23:59:59",
+    ]
+    found = moments(texts, zone(name)).to_pylist()
+    assert [at is not None for at in found] == [text == good for text in texts]
+    assert moments([good], zone(name)).to_pylist() == [found[2]]
