@@ -1224,9 +1224,9 @@ class Learner:
     def _before(self, text: str, headers: Headers) -> str | None:
         """Return the text before the header, or before a JSON object at the end of the line.
 
-        None where there is neither.
+        None where there is neither, or the line is one of a stack trace, which quotes the header.
         """
-        if text[:1] == "{":
+        if text[:1] == "{" or STACK_TRACE.match(text):
             return None
         at, first = 1, None
         while at < min(len(text), LONGEST_PREFIX) and (

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from envelopes import ENVELOPES, Wrap, prefixed
+from envelopes import ENVELOPES, Wrap, grouped, prefixed
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -342,6 +342,14 @@ def test_a_file_in_an_envelope_gives_the_same_events(name: str, tmp_path: Path) 
     assert file.kind == "log"
     assert file.node == 4
     assert len(wanted) > 5
+    assert found == wanted
+
+
+def test_a_stack_trace_that_quotes_a_header_begins_no_record(tmp_path: Path) -> None:
+    """Only first lines of records have a prefix; the same stack trace is in the log several times."""
+    wrapped = "\n".join(f"2026-11-20T10:09:12 {text}" for text in grouped(PLAIN * 3))
+    _, wanted = rows(tmp_path / "plain.log", "\n".join(PLAIN * 3) + "\n")
+    _, found = rows(tmp_path / "wrapped", wrapped + "\n")
     assert found == wanted
 
 
