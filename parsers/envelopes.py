@@ -16,6 +16,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from importlib.resources import files
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 from parsers.events import Parser
@@ -45,8 +46,11 @@ LEAST_INSIDE = 0.2
 MOST_SOURCES = 200
 # most shapes of prefixes, for files of several programs
 MOST_SHAPES = 8
-# most characters of a suffix
+# most characters of a suffix; least share of the lines that end with it
 LONGEST_SUFFIX = 60
+MOST_ENDS = 0.5
+# most lines whose ends are compared
+COMPARED = 50
 # most characters of a column's name
 SHOWN = 40
 # most fields of a row that are examined
@@ -206,9 +210,13 @@ class Changed:
 
 @dataclass(frozen=True)
 class Suffix:
-    """Text after each line: tags, marks of line ends. One blank means any number of blanks."""
+    """Text after each line: tags, marks of line ends. One blank means any number of blanks.
+
+    of_records: it ends each record; other lines do not have it.
+    """
 
     text: str
+    of_records: bool = False
 
     @property
     def about(self) -> str:
@@ -525,7 +533,8 @@ class Opener:
             yield from self._open(self._without_prefix(layer, line), at + 1)
         elif isinstance(layer, Suffix):
             blanks = not layer.text.strip()
-            outside = line.outside or not (blanks or line.text.endswith(layer.text) or not line.text.strip())
+            has_it = blanks or layer.of_records or line.text.endswith(layer.text)
+            outside = line.outside or not (has_it or not line.text.strip())
             text = line.text.rstrip(" ") if blanks else line.text.removesuffix(layer.text)
             yield from self._open(line._replace(text=text, outside=outside), at + 1)
         elif isinstance(layer, JsonString):
@@ -779,6 +788,8 @@ class EnvelopeReader(RecordReader):
         super().__init__(headers, printed, line_no=line_no)
         self._opener, self._envelope = Opener(envelope), envelope
         self._sources: dict[tuple[str, ...], _Source] = {}
+        # the lines of a record after its first one have no prefix that names their source
+        self._is_of_records = any(isinstance(layer, Suffix) and layer.of_records for layer in envelope.layers)
 
     def _feed(self, lines: Sequence[str]) -> Iterator[Record]:
         for line in lines:
@@ -805,7 +816,10 @@ class EnvelopeReader(RecordReader):
             header = self._headers.of_line(inside.text)
             node = node_of(inside.names) if self._envelope.names_node else None
             self._sources[inside.source] = _Source(self._headers, self._next, inside, header, node)
-        elif source:
+            return
+        if source is None and self._is_of_records and len(self._sources) == 1:
+            (source,) = self._sources.values()
+        if source:
             self.continued += source.add(inside)
 
     def close(self, without_last_line: bool = False) -> Iterator[Record]:
@@ -960,14 +974,16 @@ class Learner:
             return Suffix(" ")
         if sum(self._headers.of_line(text) is not None for text in first) * 5 > len(first):
             return None
-        common = some[0][-LONGEST_SUFFIX:]
-        while not all(text.endswith(common) for text in some):
-            common = common[1:]
-        for begin in range(len(common) - 1, -1, -1):
-            suffix = common[begin:]
-            whole = [self._headers.of_line(text.removesuffix(suffix)) is not None for text in first]
-            if sum(whole) * 2 > len(whole):
-                return Suffix(suffix)
+        common = _common_end(some)
+        pairs = pairwise(some[:COMPARED])
+        ends = {end for pair in pairs if (end := _common_end(pair)) and end != common}
+        often = [end for end in ends if sum(text.endswith(end) for text in some) >= MOST_ENDS * len(some)]
+        for end, of_records in ((common, False), (max(often, key=len, default=""), True)):
+            for begin in range(len(end) - 1, -1, -1):
+                suffix = end[begin:]
+                whole = [self._headers.of_line(text.removesuffix(suffix)) is not None for text in first]
+                if sum(whole) * 2 > len(whole):
+                    return Suffix(suffix, of_records)
         return None
 
     def _changed(self, texts: Sequence[str]) -> Changed | None:
@@ -1263,6 +1279,14 @@ class Learner:
         """Return whether a quoted string is a line of the log."""
         value = _string(text)
         return value is not None and self._headers.begins(value)
+
+
+def _common_end(texts: Sequence[str]) -> str:
+    """Return the longest common end of some texts, of at most LONGEST_SUFFIX characters."""
+    common = texts[0][-LONGEST_SUFFIX:]
+    while not all(text.endswith(common) for text in texts):
+        common = common[1:]
+    return common
 
 
 @cache

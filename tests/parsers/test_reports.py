@@ -5,13 +5,14 @@ Known forms have a name.
 
 from __future__ import annotations
 
+import html
 import json
 import subprocess
 import time
 from pathlib import Path
 
 import pytest
-from envelopes import ENVELOPES, prefixed
+from envelopes import ENVELOPES, grouped, prefixed
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from reports import REPORTS, cloudwatch
@@ -145,6 +146,16 @@ def test_files_without_lines_are_named_with_a_remedy(content: str, why: str, tmp
     file, found = rows(tmp_path / "report", content)
     assert (file.kind, found) == ("unreadable", [])
     assert file.why.startswith(why)
+
+
+def test_an_element_of_xml_may_have_several_lines(tmp_path: Path) -> None:
+    """Only the last line of each record ends with the tags."""
+    before, after = '<result offset="0"><v trim="0">', "</v></result>"
+    texts = [before + html.escape(text) + after for text in grouped(PLAIN) * 3]
+    _, wanted = rows(tmp_path / "plain.log", "\n".join(PLAIN * 3) + "\n")
+    file, found = rows(tmp_path / "report", "\n".join(["<results>", *texts]) + "\n")
+    assert file.read_as.endswith("HTML entities")
+    assert found == wanted
 
 
 def test_the_cure_for_html_gives_the_log(tmp_path: Path) -> None:
