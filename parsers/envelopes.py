@@ -115,8 +115,14 @@ ENTITIES = "HTML entities"
 QUOTED_PRINTABLE = "quoted-printable"
 TABS = "tabs as #011"
 CARETS = "tabs as ^I"
+NO_BREAK = "no-break spaces"
+LINE_ENDS = "line ends as #012"
+ESCAPES = "line ends as \\n"
 
 _TABS = {TABS: "#011", CARETS: "^I"}
+# kind -> (line end, tab)
+_AFTER_END = (("", "at "), ("values: ", ""))
+_ENDS = {LINE_ENDS: ("#012", "#011"), ESCAPES: ("\\n", "\\t")}
 
 
 @dataclass(frozen=True)
@@ -197,7 +203,7 @@ class Fence:
 class Changed:
     """Text in which some characters were changed.
 
-    kind: LIGATURES, ENTITIES, QUOTED_PRINTABLE, TABS, CARETS.
+    kind: LIGATURES, ENTITIES, QUOTED_PRINTABLE, TABS, CARETS, NO_BREAK, LINE_ENDS, ESCAPES.
     """
 
     kind: str
@@ -602,6 +608,10 @@ class Opener:
             yield whole._replace(
                 text=quopri.decodestring(whole.text.encode("utf-8", "replace")).decode("utf-8", "replace")
             )
+        elif layer.kind in _ENDS:
+            end, tab = _ENDS[layer.kind]
+            for number, text in enumerate(line.text.split(end)):
+                yield line._replace(text=text.replace(tab, "\t"), begins=line.begins and not number)
         elif layer.kind != LIGATURES or not _PAGE.fullmatch(line.text):
             yield line._replace(text=_changed_back(layer.kind, line.text))
 
@@ -707,6 +717,8 @@ def _changed_back(kind: str, text: str) -> str:
         return html.unescape(text)
     if kind == LIGATURES:
         return text.translate(_LIGATURES)
+    if kind == NO_BREAK:
+        return text.replace("\xa0", " ")
     if kind == CARETS:
         return _CARETS.sub(_without_carets, text)
     return text.replace("#011", "\t") if kind == TABS else text
@@ -1003,7 +1015,14 @@ class Learner:
         if any(map(_LIGATURE.search, lines)) and not any(re.search("f[fil]", line) for line in lines):
             return Changed(LIGATURES)
         others = [text for text in texts if not self._headers.begins(text)]
+        if any(map(self._headers.begins, (text.replace("\xa0", " ") for text in others if "\xa0" in text))):
+            return Changed(NO_BREAK)
         if not any("\t" in text for text in texts):
+            # a stack trace, or values of KafkaConfig, in the line of their record
+            for kind, ends in _ENDS.items():
+                some = tuple(f"{before}{''.join(ends)}{after}" for before, after in _AFTER_END)
+                if any(self._headers.begins(line) and any(one in line for one in some) for line in lines):
+                    return Changed(kind)
             return next(
                 (
                     Changed(kind)

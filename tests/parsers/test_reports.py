@@ -12,7 +12,7 @@ import time
 from pathlib import Path
 
 import pytest
-from envelopes import ENVELOPES, grouped, prefixed
+from envelopes import ENVELOPES, HEADER, grouped, prefixed
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from reports import REPORTS, cloudwatch
@@ -156,6 +156,32 @@ def test_an_element_of_xml_may_have_several_lines(tmp_path: Path) -> None:
     file, found = rows(tmp_path / "report", "\n".join(["<results>", *texts]) + "\n")
     assert file.read_as.endswith("HTML entities")
     assert found == wanted
+
+
+@pytest.mark.parametrize(
+    ("name", "before", "end", "tab"),
+    [
+        ("line ends as #012", "Nov 20 10:09:13 kafka4 kafka[812]: ", "#012", "#011"),
+        ("line ends as \\n", "", "\\n", "\\t"),
+    ],
+)
+def test_line_ends_as_text(name: str, before: str, end: str, tab: str, tmp_path: Path) -> None:
+    plain = [line.replace("\t", " ") if HEADER.match(line) else line for line in PLAIN]
+    _, wanted = rows(tmp_path / "plain.log", "\n".join(plain) + "\n")
+    lines = [before + text.replace("\n", end).replace("\t", tab) for text in grouped(plain)]
+    file, found = rows(tmp_path / "report", "\n".join(lines) + "\n")
+    assert found == wanted
+    assert file.read_as.endswith(name)
+
+
+def test_no_break_spaces(tmp_path: Path) -> None:
+    """Chats and pages put them into all lines, or into some."""
+    _, wanted = rows(tmp_path / "plain.log", "\n".join(PLAIN) + "\n")
+    for number in (0, 1, len(PLAIN)):
+        lines = PLAIN[:number] + [line.replace(" ", "\xa0") for line in PLAIN[number:]]
+        file, found = rows(tmp_path / "report", "\n".join(lines) + "\n")
+        assert found == wanted
+        assert file.read_as == ("" if number == len(PLAIN) else "no-break spaces")
 
 
 def test_the_cure_for_html_gives_the_log(tmp_path: Path) -> None:
