@@ -62,6 +62,8 @@ csv.field_size_limit(LONGEST_ROW)
 # most brackets around an object of a JSON document, most characters of an object
 MOST_AROUND = 8
 LONGEST_DOCUMENT = 4 * LONGEST_ROW
+# least number of bytes of a text
+SHORTEST_TEXT = 20
 # possible widths of a terminal, in columns
 WIDTHS = range(40, 500)
 DELIMITERS = {",": "CSV", "\t": "TSV", ";": "CSV with semicolons"}
@@ -377,15 +379,26 @@ def _strings(value: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str
         for key, inner in value.items():
             yield from _strings(inner, (*path, key))
     elif isinstance(value, list):
+        if (text := _text_of(value)) is not None:
+            yield path, text
+            return
         for inner in value:
             yield from _strings(inner, (*path, EVERY))
+
+
+def _text_of(numbers: list[Any]) -> str | None:
+    """Return the text of bytes: the journal exports text with colours or tabs so; None for other lists."""
+    if len(numbers) < SHORTEST_TEXT or not all(type(one) is int and 0 <= one < 256 for one in numbers):
+        return None
+    return bytes(numbers).decode("utf-8", "replace")
 
 
 def _at(value: Any, path: Sequence[str]) -> Iterator[str]:
     """Yield the strings at a path."""
     if not path:
-        if isinstance(value, str):
-            yield value
+        text = _text_of(value) if isinstance(value, list) else value
+        if isinstance(text, str):
+            yield text
     elif path[0] == EVERY and isinstance(value, list):
         for inner in value:
             yield from _at(inner, path[1:])
@@ -551,7 +564,7 @@ class Opener:
                 yield from self._opened(value, at + 1, layer.several)
         elif isinstance(layer, JsonText):
             for text in self._documents.setdefault(at, _Objects(layer.depth)).add(line.text):
-                yield from self._open(line._replace(text=text), at + 1)
+                yield from self._open(line._replace(text=_in_one_line(text)), at + 1)
         elif isinstance(layer, Fence):
             for some in self._of_fence(layer, line, at):
                 yield from self._open(some, at + 1)
@@ -1113,6 +1126,11 @@ class Learner:
             if (found_objects and any("\n" in one for one in found_objects)) or (
                 not around and len(found_objects) > len(texts)
             ):
+                found_objects = [_in_one_line(one) for one in found_objects]
+                # JsonLayout of log4j2
+                begun = sum(self._begins(one, headers) for one in found_objects)
+                if begun * 2 > len(found_objects):
+                    return _Found((JsonText(around),), 2 * begun)
                 inner = self._json(found_objects, depth + 1, headers, of_log=False)
                 if inner:
                     return _Found((JsonText(around), *inner.layers), inner.records, inner.fit)
@@ -1298,6 +1316,11 @@ class Learner:
         """Return whether a quoted string is a line of the log."""
         value = _string(text)
         return value is not None and self._headers.begins(value)
+
+
+def _in_one_line(text: str) -> str:
+    """Return a JSON object in one line: no string of it has a line end."""
+    return text.replace("\n", " ")
 
 
 def _common_end(texts: Sequence[str]) -> str:

@@ -199,6 +199,7 @@ def _not_json(text: str) -> float:
 
 _DECODER = json.JSONDecoder(parse_constant=_not_json)
 _ISO_WHOLE, _MILLIS, _SECONDS = compiled(ISO_WHOLE), compiled(EPOCH_MILLIS), compiled(EPOCH_SECONDS)
+_MICROS_OR_NANOS = re.compile(r"([0-9]{12,13})(?:[0-9]{3}){1,2}")
 _INSTANT, _LOG_IDENT = compiled(EPOCH_INSTANT), compiled(LOG_IDENT)
 
 
@@ -227,6 +228,8 @@ def time_text(text: str) -> str | None:
     millis = None
     if _MILLIS.fullmatch(text):
         millis = int(text)
+    elif found := _MICROS_OR_NANOS.fullmatch(text):
+        millis = int(found[1])
     elif found := _SECONDS.fullmatch(text):
         millis = int(found["seconds"]) * 1000 + int((found["fraction"] or "0").ljust(3, "0")[:3])
     elif found := _INSTANT.fullmatch(text):
@@ -264,6 +267,9 @@ def json_header(layout: Layout, line: str) -> Header | None:
     if thrown is None and (error_class := first("error_class")):
         thrown = error_class + (f": {said}" if (said := first("error_message")) else "")
     message = message.rstrip("\r\n")
+    said, _, rest = message.partition("\n")
+    if thrown is None and STACK_TRACE.match(rest):
+        message, thrown = said, rest
     ident = _LOG_IDENT.match(message)
     at = ident.end() if ident else 0
     return layout.name, ts, level, logger, first("thread") or None, message[:at], message[at:], thrown

@@ -184,6 +184,64 @@ def test_no_break_spaces(tmp_path: Path) -> None:
         assert file.read_as == ("" if number == len(PLAIN) else "no-break spaces")
 
 
+RECORD = {
+    "timestamp": 1795169352175,
+    "level": "ERROR",
+    "logger": "state.change.logger",
+    "message": "[Controller id=4 epoch=5] Controller 4 epoch 5 failed to change state for partition a-1",
+}
+
+
+@pytest.mark.parametrize(("before", "after"), [("", ""), ("[\n", "\n]")])
+def test_a_record_of_json_may_have_several_lines(before: str, after: str) -> None:
+    """JsonLayout of log4j2 prints it so unless it is compact."""
+    text = before + ",\n".join([json.dumps(RECORD, indent=2)] * 3) + after
+    _, records = read(text.split("\n"))
+    assert [(one.logger, one.level, one.ts) for one in records] == [
+        ("state.change.logger", "ERROR", "2026-11-20 10:09:12.175Z")
+    ] * 3
+
+
+@pytest.mark.parametrize("more", ["000", "000000"])
+def test_micros_and_nanos_are_a_time(more: str) -> None:
+    _, records = read([json.dumps(RECORD | {"timestamp": int(f"{RECORD['timestamp']}{more}")})] * 2)
+    assert {one.ts for one in records} == {"2026-11-20 10:09:12.175Z"}
+
+
+def test_a_message_of_json_may_end_with_a_stack_trace() -> None:
+    trace = "java.io.IOException: Broken pipe\n\tat a.b.C.d(C.java:1)"
+    _, records = read([json.dumps(RECORD | {"message": f"{RECORD['message']}\n{trace}"})] * 2)
+    assert {one.rest for one in records} == {trace}
+    assert {one.log_ident + one.statement for one in records} == {RECORD["message"]}
+
+
+def test_gcp_layout_of_log4j2() -> None:
+    record = {
+        "timestamp": "2026-11-20T10:09:12.175Z",
+        "severity": "ERROR",
+        "message": SAID,
+        "_exception": {"exception_class": "a.BError", "stack_trace": "a.BError: c\n\tat d"},
+        "_thread": "main",
+        "_logger": "state.change.logger",
+    }
+    _, records = read([json.dumps(record)] * 2)
+    assert {(one.logger, one.thread, one.rest) for one in records} == {
+        ("state.change.logger", "main", "a.BError: c\n\tat d")
+    }
+
+
+def test_bytes_as_numbers_are_text(tmp_path: Path) -> None:
+    """The journal exports lines with colours so; other lines are strings."""
+    _, wanted = rows(tmp_path / "plain.log", "\n".join(PLAIN) + "\n")
+    lines = [
+        json.dumps({"MESSAGE": list(text.encode()) if number % 2 else text, "_HOSTNAME": "kafka4"})
+        for number, text in enumerate(grouped(PLAIN))
+    ]
+    file, found = rows(tmp_path / "report", "\n".join(lines) + "\n")
+    assert found == wanted
+    assert "string MESSAGE" in file.read_as
+
+
 def test_the_cure_for_html_gives_the_log(tmp_path: Path) -> None:
     path = tmp_path / "report"
     file, _ = rows(path, "<p>" + "<br>".join(PLAIN[:2]) + "<br />" + "<br/>".join(PLAIN[-2:]) + "</p>")
