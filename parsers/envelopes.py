@@ -868,8 +868,11 @@ class _Source(RecordReader):
     def add(self, inside: Inside) -> bool:
         """Add a line that begins no record; return whether it belongs to this record.
 
-        A separate string that is no part of a stack trace is of another program.
+        A separate string that is no part of a stack trace is of another program. A line that is older than
+        the record is of another one: logcli and Grafana print the newest line first.
         """
+        if inside.ts and self._ts and inside.ts < self._ts:
+            self._ended = True
         if (
             not inside.own
             and inside.begins

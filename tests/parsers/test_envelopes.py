@@ -353,6 +353,19 @@ def test_a_stack_trace_that_quotes_a_header_begins_no_record(tmp_path: Path) -> 
     assert found == wanted
 
 
+def test_a_line_that_is_older_than_a_record_is_of_another_one() -> None:
+    """Of logcli and Grafana, which print the newest line first; each stack trace is before its record."""
+    lines = [
+        f'2026-11-20T10:09:{n:02d}Z {{pod="kafka-4"}} {line}'
+        for n, line in enumerate([*PLAIN[:8], PLAIN[-1]])
+    ]
+    _, records = read(lines[::-1])
+    assert len(records) == 5
+    assert {record.rest for record in records} == {""}
+    _, records = read(lines)
+    assert [record.rest.count("\n") for record in records if record.rest] == [3]
+
+
 @pytest.mark.shared
 def test_the_cases_give_the_events_of_the_plain_log(shared: Path, tmp_path: Path) -> None:
     folder = shared / "cases" / "envelopes"
