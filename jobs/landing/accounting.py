@@ -29,6 +29,10 @@ LONGEST_SAMPLE = 80
 _STAMP = re.compile(
     r"\[?\d{4}-\d\d-\d\d[T ]\d\d:\d\d|\[?\d\d/\w{3}/\d{4}:|\w{3} [ \d]\d \d\d:\d\d:\d\d |\d{12,13}\b"
 )
+# of syslog
+_PRIORITY = re.compile(r"<\d{1,3}>")
+# as in mails, and of all characters
+_BASE64 = re.compile(r"(?=.*[0-9])(?=.*[a-z])(?=.*[A-Z])[A-Za-z0-9+/]{60,}={0,2}")
 _GC = re.compile(r"\[[^\]\n]*\]\[(?:info|debug|trace|warning) ?\]\[gc|.*\[(?:GC|Full GC)")
 _TRY = "`kafka-audit layout FILE` shows how it is read and proposes a ConversionPattern for layouts.toml (--rules DIR)"
 
@@ -50,9 +54,15 @@ def looks_like(text: str) -> str:
             names = []
         if first[0] == "{" and names:
             return f"it looks like JSON with the keys {', '.join(visible(str(name)[:40]) for name in names[:SHOWN])}, none of which contains a log line"
+    if _BASE64.fullmatch(lines[len(lines) // 2].strip()):
+        whole = _BASE64.fullmatch(first)
+        cure = (
+            "`base64 -d FILE > FILE.log` writes its text" if whole else "save the text of the mail as a file"
+        )
+        return f"it looks like base64; {cure}"
     if any(_GC.match(line) for line in lines[:20]):
         return "it looks like a log of Java's garbage collection"
-    if first[0] == "<":
+    if first[0] == "<" and not _PRIORITY.match(first):
         return f"it looks like XML or HTML: {sample}"
     if any(_STAMP.match(line) for line in lines[:20]):
         return f"it looks like a log in another layout: {sample}"

@@ -42,6 +42,11 @@ _RTF = "it is RTF; save it as plain text"
 # before a date
 _BREAK = re.compile(r"<br ?/?>[^\w\s<>]?\d{2,4}[-/.]\d\d[-/.]")
 _BREAKS = "its lines end with <br>; `sed 's/<[^>]*>/\\n/g' FILE > FILE.log` writes each line of its log"
+# a line end as text, before a header
+_JOINED = re.compile(r"\\n\[?\d{4}-\d\d-\d\d[ T]\d\d:")
+_IS_JOINED = (
+    "its line ends are the text \\n; `sed 's/\\\\n/\\n/g' FILE > FILE.log` writes each line of its log"
+)
 _LONG_LITERAL = (
     f"it is one line of Python of more than {LONGEST_LINE:,} characters; write each line of its log as a line"
 )
@@ -251,6 +256,8 @@ class Sniffer:
             return replace(file, kind="unreadable", why=_RTF)
         if kind != "log" and any(len(_BREAK.findall(line)) > 1 for line in split_lines(text)[:MOST_HEADERS]):
             return replace(file, kind="unreadable", why=_BREAKS)
+        if kind == "log" and _is_joined(split_lines(text)[:MOST_HEADERS]):
+            return replace(file, kind="unreadable", why=_IS_JOINED)
         envelope = self._envelope(text, kind)
         if envelope and envelope.layers:
             kind = "log"
@@ -396,6 +403,12 @@ def _no_file(path: Path, mode: int) -> str:
 
 def _is_one_line_of_json(text: str) -> bool:
     return _JSON.match(text) is not None and "\n" not in text and "\r" not in text
+
+
+def _is_joined(lines: Sequence[str]) -> bool:
+    """Return whether most records of a text begin within its lines; strings of JSON and CSV are read."""
+    joined = sum(len(_JOINED.findall(line)) for line in lines if line[:1] not in {"{", '"'})
+    return joined > max(1, len(lines)) and '"' not in lines[0][:STAMP_LENGTH]
 
 
 def _begins_like(line: str, other: str) -> bool:

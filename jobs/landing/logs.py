@@ -22,6 +22,12 @@ if TYPE_CHECKING:
     from jobs.timelines import ClusterFacts
 
 
+_NOT_RECOGNISED = (
+    "No statement of a Kafka controller or broker was recognised in its logs; `kafka-audit layout {}` shows how "
+    "one is read. Another layout needs an entry in layouts.toml, and wrapped lines must be joined."
+)
+
+
 @dataclass(frozen=True)
 class Outcome:
     """The result for one cluster; the counts are those of the whole run."""
@@ -92,7 +98,7 @@ def outcome(
     if not any(file.usable for file in mine):
         problem = nothing_found(mine)
     elif facts is None:
-        problem = "No statement of a Kafka controller or broker was recognised in its logs."
+        problem = _NOT_RECOGNISED.format(visible(next(file for file in mine if file.usable).name))
     elif error := zone_error(facts.ordered_events):
         problem = _other_zone(error)
     if problem is None:

@@ -129,6 +129,16 @@ def test_the_sum_of_lines_is_exact(
         ("<html>\n<body>\n", "XML or HTML: <html>"),
         ("[2026-11-20T10:09:03.001+0000][info][gc] GC(0) Pause Young\n", "garbage collection"),
         ("2026-11-20 10:09:03 | broker | started\n", "a log in another layout: 2026-11-20 10:09:03 | broker"),
+        ("<134>1 2026-11-20T10:09:03Z host cron - - - x\n", "a text: <134>1"),
+        (
+            "WzIwMjYtMTEtMjAgMTA6MDk6MTIsMTc1XSBJTkZPIFtCcm9rZXIgaWQ9M10gU3RvcHBlZCBmZXRj\n" * 3,
+            "base64; `base64 -d",
+        ),
+        (
+            "To: x\n\n"
+            + "WzIwMjYtMTEtMjAgMTA6MDk6MTIsMTc1XSBJTkZPIFtCcm9rZXIgaWQ9M10gU3RvcHBlZCBmZXRj\n" * 3,
+            "the text of the mail",
+        ),
         ("Nov 20 10:09:03 host cron[1]: x\n", "a log in another layout: Nov 20"),
         ("Dear diary,\n", "a text: Dear diary,"),
         ("a\x1b[2Jb\n", r"a text: a\x1b[2Jb"),
@@ -217,3 +227,15 @@ def test_a_given_path_without_logs_ends_with_code_3(
     assert (rows["notes.txt"]["kind"], rows["notes.txt"]["lines"]) == ("unrelated", None)
     assert main([*arguments, "--json"]) == errors.INPUT
     assert [row["kind"] for row in json.loads(capsys.readouterr().out)["inputs"]] == ["log", "unrelated"]
+
+
+def test_a_log_in_another_layout_is_named_with_what_shows_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "broker-1" / "server.log"
+    path.parent.mkdir()
+    path.write_text("[10:09:12,175] INFO [Controller id=1] Resigned (kafka.controller.KafkaController)\n")
+    arguments = ["audit", str(path), "--tables", str(tmp_path / "tables"), "--engine", "local", "--json"]
+    assert main(arguments) == errors.INPUT
+    (cluster,) = json.loads(capsys.readouterr().out)["clusters"]
+    assert f"`kafka-audit layout {path}` shows" in cluster["problem"]

@@ -137,9 +137,10 @@ def test_a_number_is_a_level_only_beside_the_keys_of_gelf(hostile: dict[str, obj
         (r"{\rtf1\ansi\deff0" + "\n" + "\\par\n".join(PLAIN) + "}", "it is RTF; save it as plain text"),
         ("<p>" + "<br>".join(PLAIN) + "</p>", "its lines end with <br>; `sed"),
         ("<body>\n<div>log: " + "<br />".join(PLAIN) + "</div>\n</body>", "its lines end with <br>; `sed"),
+        ("\\n".join(PLAIN), "its line ends are the text \\n; `sed 's/\\\\n/\\n/g' FILE"),
         (repr(PLAIN * 1000), "it is one line of Python of more than 1,000,000 characters"),
     ],
-    ids=["RTF", "HTML", "HTML with other lines", "Python"],
+    ids=["RTF", "HTML", "HTML with other lines", "line ends", "Python"],
 )
 def test_files_without_lines_are_named_with_a_remedy(content: str, why: str, tmp_path: Path) -> None:
     """Nothing of it is read: most of it would be lost, or pass for another statement."""
