@@ -79,7 +79,9 @@ def _from_line(line: str) -> str | None:
             found, written = time
             pattern, at = pattern + bracket + written, at + len(bracket) + found.end()
             seen.add("%d")
-            if bracket and body[at : at + 1] == {"[": "]", "(": ")", "<": ">"}[bracket]:
+            if bracket and body[at : at + 1] != {"[": "]", "(": ")", "<": ">"}[bracket]:
+                return None  # such as the name of a zone, which would pass for the message
+            if bracket:
                 pattern, at = pattern + body[at], at + 1
             continue
         for form, piece in PIECES:

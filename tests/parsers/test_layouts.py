@@ -538,3 +538,11 @@ def test_milliseconds_since_1970() -> None:
     record = read_by("%d{UNIX_MILLIS} %p %c - %m%n", f"1795169352175 INFO state.change.logger - {MESSAGE}")
     assert record is not None
     assert record.ts == "2026-11-20 10:09:12.175Z"
+
+
+@pytest.mark.parametrize("zone", [" CET", " GMT+01:00"])
+def test_no_pattern_is_proposed_that_takes_a_zone_for_the_message(zone: str) -> None:
+    line = (
+        f"[2026-11-20 10:20:04,880{zone}] INFO [Controller id=4] Resigned (kafka.controller.KafkaController)"
+    )
+    assert proposed([line] * 5) is None
