@@ -840,7 +840,10 @@ class EnvelopeReader(RecordReader):
                 yield self._sources.pop(next(iter(self._sources))).record()
             header = self._headers.of_line(inside.text)
             node = node_of(inside.names) if self._envelope.names_node else None
-            self._sources[inside.source] = _Source(self._headers, self._next, inside, header, node)
+            goes_back = source is None or source.is_newer_than(inside)
+            self._sources[inside.source] = _Source(
+                self._headers, self._next, inside, header, node, goes_back=goes_back
+            )
             return
         if source is None and self._is_of_records and len(self._sources) == 1:
             (source,) = self._sources.values()
@@ -860,18 +863,28 @@ class EnvelopeReader(RecordReader):
 class _Source(RecordReader):
     """The unfinished record of one source."""
 
-    def __init__(self, headers: Headers, line_no: int, inside: Inside, header: Any, node: int | None) -> None:
+    def __init__(
+        self,
+        headers: Headers,
+        line_no: int,
+        inside: Inside,
+        header: Any,
+        node: int | None,
+        *,
+        goes_back: bool,
+    ) -> None:
+        """goes_back: the record before is newer, or there is none."""
         super().__init__(headers, printed)
-        self.line_no, self._node, self._ts = line_no, node, inside.ts
+        self.line_no, self._node, self._ts, self._goes_back = line_no, node, inside.ts, goes_back
         self._line_no, self._first, self._header, self._ended = line_no, inside.text, header, False
 
     def add(self, inside: Inside) -> bool:
         """Add a line that begins no record; return whether it belongs to this record.
 
-        A separate string that is no part of a stack trace is of another program. A line that is older than
-        the record is of another one: logcli and Grafana print the newest line first.
+        A separate string that is no part of a stack trace is of another program. Where the newest line is
+        first, as logcli and Grafana print it, a line that is older than the record is of another one.
         """
-        if inside.ts and self._ts and inside.ts < self._ts:
+        if self._goes_back and self.is_newer_than(inside):
             self._ended = True
         if (
             not inside.own
@@ -882,6 +895,10 @@ class _Source(RecordReader):
             self._ended = True
         self._add(inside.text)
         return not self._ended
+
+    def is_newer_than(self, inside: Inside) -> bool:
+        """Return whether the record is newer than a line, by their envelopes."""
+        return bool(inside.ts and self._ts and inside.ts < self._ts)
 
     def end(self) -> None:
         """End the record: no further line belongs to it."""

@@ -364,6 +364,9 @@ def test_a_line_that_is_older_than_a_record_is_of_another_one() -> None:
     assert {record.rest for record in records} == {""}
     _, records = read(lines)
     assert [record.rest.count("\n") for record in records if record.rest] == [3]
+    # a clock that steps back once does not end a record
+    ordered = [line.replace("10:09:", "10:08:") if n > 5 else line for n, line in enumerate(lines)]
+    assert [one.rest.count("\n") for one in read(ordered)[1]] == [one.rest.count("\n") for one in records]
 
 
 @pytest.mark.shared
