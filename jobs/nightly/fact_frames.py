@@ -86,7 +86,7 @@ def nodes_heard(facts: Mapping[str, ClusterFacts]) -> pa.Table:
     out: cluster, incarnation, every_node: there are logs of all nodes that lines name; every_controller:
     there is a controller's log of all possible controllers; heard, unheard: nodes that lines name, with and
     without logs; since: the first line of all; controller: spans in which the decisions of controllers are
-    logged.
+    logged, with the last line of each.
     """
     rows = []
     for name, one in facts.items():
@@ -106,6 +106,7 @@ def nodes_heard(facts: Mapping[str, ClusterFacts]) -> pa.Table:
                         {
                             "since": moment_of(span.since),
                             "until": moment_of(min(span.quiet_until, END_OF_TIME)),
+                            "last_line": moment_of(span.until),
                         }
                         for span in one.controller_heard.get(number, ())
                     ],
@@ -113,7 +114,7 @@ def nodes_heard(facts: Mapping[str, ClusterFacts]) -> pa.Table:
             )
     flags = [("every_node", pa.bool_()), ("every_controller", pa.bool_())]
     lists = [("heard", pa.list_(pa.int32())), ("unheard", pa.list_(pa.int32()))]
-    spans = pa.list_(pa.struct([("since", MOMENT), ("until", MOMENT)]))
+    spans = pa.list_(pa.struct([("since", MOMENT), ("until", MOMENT), ("last_line", MOMENT)]))
     columns = [
         ("cluster", pa.string()),
         ("incarnation", pa.int32()),
