@@ -48,7 +48,7 @@ MOST_SOURCES = 200
 MOST_SHAPES = 8
 # most characters of a suffix; least share of the lines that end with it
 LONGEST_SUFFIX = 60
-MOST_ENDS = 0.5
+LEAST_WITH_END = 0.5
 # most lines whose ends are compared
 COMPARED = 50
 # most characters of a column's name
@@ -123,8 +123,9 @@ ESCAPES = "line ends as \\n"
 
 _TABS = {TABS: "#011", CARETS: "^I"}
 # kind -> (line end, tab)
-_AFTER_END = (("", "at "), ("values: ", ""))
 _ENDS = {LINE_ENDS: ("#012", "#011"), ESCAPES: ("\\n", "\\t")}
+# (text before, text behind) a line end and a tab: a stack trace, Kafka's printed configuration
+_AROUND_END = (("", "at "), ("values: ", ""))
 
 
 @dataclass(frozen=True)
@@ -1022,7 +1023,9 @@ class Learner:
         common = _common_end(some)
         pairs = pairwise(some[:COMPARED])
         ends = {end for pair in pairs if (end := _common_end(pair)) and end != common}
-        often = [end for end in ends if sum(text.endswith(end) for text in some) >= MOST_ENDS * len(some)]
+        often = [
+            end for end in ends if sum(text.endswith(end) for text in some) >= LEAST_WITH_END * len(some)
+        ]
         for end, of_records in ((common, False), (max(often, key=len, default=""), True)):
             for begin in range(len(end) - 1, -1, -1):
                 suffix = end[begin:]
@@ -1053,7 +1056,7 @@ class Learner:
         if not any("\t" in text for text in texts):
             # a stack trace, or values of KafkaConfig, in the line of their record
             for kind, ends in _ENDS.items():
-                some = tuple(f"{before}{''.join(ends)}{after}" for before, after in _AFTER_END)
+                some = tuple(f"{before}{''.join(ends)}{after}" for before, after in _AROUND_END)
                 if any(self._headers.begins(line) and any(one in line for one in some) for line in lines):
                     return Changed(kind)
             return next(

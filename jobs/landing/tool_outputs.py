@@ -230,12 +230,13 @@ def write(store: Any, outputs: Sequence[ToolOutput], facts: Mapping[str, "Cluste
         is_empty,
         is_null,
         lacking,
+        map_groups,
         one_of,
         select,
         to_dicts,
         together,
     )
-    from jobs.nightly.by_topic import KEY, fold_topics
+    from jobs.nightly.by_topic import KEY
 
     names, schema = sorted(facts), store.schema("checkpoints")
     rows = [row for output in outputs for row in _rows(output, facts[output.cluster])]
@@ -270,7 +271,7 @@ def write(store: Any, outputs: Sequence[ToolOutput], facts: Mapping[str, "Cluste
         some = [{**row, "topic": key[2]} for row in history if any(_is_near(row, at) for at in moments)]
         return _compared(checkpoint_rows, some, newest[key[0]])
 
-    store.replace("checkpoints", names, fold_topics(taken, timelines, fold, schema))
+    store.replace("checkpoints", names, map_groups(taken, timelines, KEY, fold, schema))
 
 
 def _is_near(row: Mapping[str, Any], at: datetime) -> bool:

@@ -1,11 +1,11 @@
-"""Pass the rows of each topic through a function, and select the rows of topics that are rebuilt."""
+"""Select the rows of topics that are rebuilt."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
 
-from jobs.engine.rows import EVERY, Fold, Frame, having, lacking, map_groups, of_clusters, together, where
+from jobs.engine.rows import EVERY, Frame, having, lacking, of_clusters, together, where
 from jobs.engine.run_tables import RunTables
 
 KEY = ("cluster", "incarnation", "topic")
@@ -44,11 +44,3 @@ class RebuiltTopics:
     def not_of(self, rows: Frame) -> Frame:
         """Return the rows of all other topics. in: rows with TOPIC."""
         return lacking(where(rows, ~of_clusters(self.clusters)), self.topics, TOPIC)
-
-
-def fold_topics(one: Frame, other: Frame, fold: Fold, schema: pa.Schema) -> Frame:
-    """Fold the rows of each topic of one incarnation.
-
-    in: rows with KEY. out: KEY and the result of the fold, with the columns of the schema.
-    """
-    return map_groups(one, other, KEY, fold, schema)

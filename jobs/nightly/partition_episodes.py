@@ -20,13 +20,14 @@ from jobs.engine.rows import (
     having,
     in_microseconds,
     is_known,
+    map_groups,
     one_of,
     select,
     to_table,
     where,
 )
 from jobs.engine.types import schema_of
-from jobs.nightly.by_topic import fold_topics
+from jobs.nightly.by_topic import KEY
 from jobs.nightly.folding import rows_of
 from jobs.timelines import ClusterFacts
 from jobs.timelines.episodes import Deletion, Step, Surroundings, episodes
@@ -107,7 +108,7 @@ def partition_episodes(
             ):
                 yield {"partition": partition, **episode._asdict()}
 
-    return fold_topics(steps, deletions, fold, schema_of(_COLUMNS))
+    return map_groups(steps, deletions, KEY, fold, schema_of(_COLUMNS))
 
 
 def _by_partition(rows: Dicts) -> dict[int, list[Step]]:

@@ -16,6 +16,7 @@ from jobs.engine.rows import (
     having,
     in_microseconds,
     is_known,
+    map_groups,
     one_of,
     select,
     to_dicts,
@@ -23,7 +24,7 @@ from jobs.engine.rows import (
     where,
 )
 from jobs.engine.types import schema_of
-from jobs.nightly.by_topic import KEY, fold_topics
+from jobs.nightly.by_topic import KEY
 from jobs.timelines import ClusterFacts
 from jobs.timelines.losses import DECIDING, LINES, RECOVERING, Around, Crash, Interval, Line, losses
 from jobs.timelines.outages import CRASHED
@@ -74,7 +75,7 @@ def partition_losses(
             for loss in losses(history, events_of_partition, known):
                 yield {"partition": partition, **loss._asdict()}
 
-    return fold_topics(rows, lines, fold, schema_of(_COLUMNS))
+    return map_groups(rows, lines, KEY, fold, schema_of(_COLUMNS))
 
 
 def by_partition(rows: Dicts, lines: Dicts) -> dict[int, tuple[list[Interval], list[Line]]]:

@@ -230,14 +230,14 @@ def episodes(
             episode = episode._replace(
                 until=max(episode.since, shown[span.last].valid_from or 0), ended=True, is_end_seen=False
             )
-        gone = [
+        removed_at = [
             at
             for at, node in around.removed.get((topic, partition), ())
             if episode.since < at <= episode.until and node in {*(episode.isr or ()), episode.leader}
         ]
-        if gone:
+        if removed_at:
             # a replica in sync is removed with its partition only
-            episode = episode._replace(until=min(gone), ended=True, is_end_seen=False)
+            episode = episode._replace(until=min(removed_at), ended=True, is_end_seen=False)
         if episode.kind in _OF_MISSING:
             episode = _until_last_row(episode, shown[span.last], around)
         episode = _until_logs_end(episode, shown[span.last], around)

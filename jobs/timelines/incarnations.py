@@ -117,10 +117,10 @@ def incarnation_starts(markers: Iterable[Marker]) -> list[int]:
             if start is not None:
                 starts.append(start)
                 ids.begin_unnamed()
-    return _with_other_ids(starts, markers)
+    return _without_same_id(starts, markers)
 
 
-def _with_other_ids(starts: Sequence[int], markers: Sequence[Marker]) -> list[int]:
+def _without_same_id(starts: Sequence[int], markers: Sequence[Marker]) -> list[int]:
     """Return the starts without those before and after which all nodes name one and the same cluster id.
 
     ZooKeeper keeps the id (/cluster/id) beside the epochs: both are lost together. With KRaft, nodes may be
