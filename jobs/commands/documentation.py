@@ -13,11 +13,14 @@ from jobs.alerts.sink import Sink
 from jobs.alerts.sinks import SINK_TYPES
 from jobs.reporting import json_schemas
 from parsers.layouts import Layout, Wrapper
-from parsers.rules import built_in, logger_key
+from parsers.rules import Rule, built_in, logger_key
 from schemas import wording
 
 DOCS = Path(__file__).parents[2] / "docs"
 REFERENCE = DOCS / "reference"
+# most characters of a statement in the table of event types
+STATEMENT = 90
+LOGGER_AT_END = re.compile(r"\s\([\w.$]+\)$")
 
 
 def _cell(text: str) -> str:
@@ -117,17 +120,55 @@ def thresholds() -> str:
 
 
 def rules() -> str:
-    """Return the number of rules of each file, and the loggers of their statements."""
-    by_file: dict[str, list[str]] = {}
-    loggers: dict[str, set[str]] = {}
+    """Return the event types, file by file: what the rule says, the columns that it fills, the beginning of a line."""
+    by_file: dict[str, list[Rule]] = {}
     for rule in built_in().rules:
-        by_file.setdefault(rule.file, []).append(rule.name)
-        loggers.setdefault(rule.file, set()).update(map(logger_key, rule.loggers))
-    rows = [
-        f"| `{file}` | {len(names)} | {', '.join(sorted(loggers[file]))} |"
-        for file, names in sorted(by_file.items())
+        by_file.setdefault(rule.file, []).append(rule)
+    parts = [f"{len(built_in().rules)} rules."]
+    for file, some in sorted(by_file.items()):
+        loggers = sorted({logger_key(logger) for rule in some for logger in rule.loggers})
+        rows = [
+            f"| `{rule.name}` | {rule.says} | {', '.join(rule.columns)} | {_statement(rule)} |"
+            for rule in sorted(some, key=lambda rule: rule.name)
+        ]
+        parts.append(
+            f"### {file}\n\nLoggers: {', '.join(f'`{one}`' for one in loggers)}\n\n"
+            "| event type | says | columns | statement |\n|---|---|---|---|\n" + "\n".join(rows)
+        )
+    return "\n\n".join(parts)
+
+
+def _statement(rule: Rule) -> str:
+    """Return the beginning of what a rule reads from its first sample; a metadata log has records instead."""
+    for sample in rule.samples:
+        line = str(sample.get("line", ""))
+        at = min((line.find(start) for start in rule.starts if start in line), default=0)
+        text = " ".join(LOGGER_AT_END.sub("", line[at:].partition("\n")[0]).split()).replace("`", "'")
+        if text:
+            return f"`{_cell(text[:STATEMENT])}{'…' if len(text) > STATEMENT else ''}`"
+    return ""
+
+
+def words() -> str:
+    """Return the commands and the parts of sentences that the words of a check may name."""
+    commands = [
+        f"| `{{{{ {name} }}}}` | {_cell(one.about)} |" for name, one in wording.known_commands().items()
     ]
-    return f"{len(built_in().rules)} rules.\n\n| file | rules | loggers |\n|---|---|---|\n" + "\n".join(rows)
+    shared = [
+        f'| `{{% include "{name}" %}}` | {_cell(text.partition("{#")[2].partition("#}")[0].strip())} |'
+        for name, text in sorted(wording.fragments().items())
+    ]
+    return "\n".join(
+        [
+            "| command | |",
+            "|---|---|",
+            *commands,
+            "",
+            "| part of a sentence | what it becomes |",
+            "|---|---|",
+            *shared,
+        ]
+    )
 
 
 def shapes() -> str:
@@ -179,6 +220,7 @@ PAGES = {
     "reference/event-types": ("rules", rules),
     "reference/layouts": ("layouts", shapes),
     "guides/alerts": ("sinks", sinks),
+    "contributing/checks": ("words", words),
 }
 
 
