@@ -6,6 +6,7 @@
 -- facts: times, example
 -- only: TODO: event types without which nothing is found
 WITH found AS (
+  -- node: the writer of the line. A line about another broker names it in the column broker
   SELECT cluster, incarnation, node, ts, record_id, left(split_part(raw, '\n', 1), 200) AS example
   FROM audited_events
   WHERE event_type IN ('TODO') AND node IS NOT NULL AND ts IS NOT NULL AND item = 0

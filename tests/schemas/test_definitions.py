@@ -182,10 +182,12 @@ def test_faults_of_a_wording() -> None:
     assert "d.md: no query" in "; ".join(wording_problems([check], {"c": sound, "d": sound}))
 
 
-def test_a_check_begins_as_a_copy_of_the_template() -> None:
+@pytest.mark.parametrize("template", ["check", "check_often"])
+def test_a_check_begins_as_a_copy_of_a_template(template: str) -> None:
     """Lint names what the template leaves open; once that is filled in, it has nothing to say."""
     sql, words = (
-        schemas.folder("templates").joinpath(f"check.{kind}").read_text("utf-8") for kind in ("sql", "md")
+        schemas.folder("templates").joinpath(f"{template}.{kind}").read_text("utf-8")
+        for kind in ("sql", "md")
     )
 
     def found(sql: str, words: str) -> list[str]:
@@ -203,12 +205,14 @@ def test_a_check_begins_as_a_copy_of_the_template() -> None:
         "needs": "lines",
         "identity": "broker",
         "only": "thread_failed",
+        "thresholds": "broker_outages_per_hour",
     }
     for key, answer in answers.items():
         sql = re.sub(rf"^-- {key}: TODO.*$", f"-- {key}: {answer}", sql, flags=re.MULTILINE)
     sql = sql.replace("IN ('TODO')", "IN ('thread_failed')").replace(
         "'TODO' AS severity", "'warning' AS severity"
     )
+    sql = sql.replace(">= TODO(", ">= broker_outages_per_hour(")
     words = words.replace("# TODO: the name of the check in two to six words", "# Thread ended")
     words = words.replace("TODO: what happened", "lost a thread")
     words = re.sub(r"TODO: [^.{]*\.", "Restart it.", words)
