@@ -203,14 +203,6 @@ class Relation:
         schema = pa.schema([*(self.schema.field(one) for one in columns), *fields])
         return self.made(f"SELECT {', '.join(listed)} FROM ({self.sql})", schema)
 
-    def summed(self, **expressions: str) -> dict[str, Any]:
-        """Return aggregates of all rows. expressions: name -> expression of DuckDB."""
-        listed = ", ".join(f"{sql} AS {identifier(name)}" for name, sql in expressions.items())
-        with self._database() as database:
-            _, batches = database.answer(f"SELECT {listed} FROM ({self.sql})")
-            (row,) = (row for batch in batches for row in batch.to_pylist())
-        return row
-
     # -- its rows --------------------------------------------------------------------------------------------
 
     def _database(self) -> Database:
@@ -235,7 +227,8 @@ class Relation:
 
     def count(self) -> int:
         """Return how many rows there are."""
-        return self.summed(rows="count(*)")["rows"]
+        rows = pa.schema([("rows", pa.int64())])
+        return self.made(f"SELECT count(*) AS rows FROM ({self.sql})", rows).table()["rows"][0].as_py()
 
     def is_empty(self) -> bool:
         """Return whether there is no row."""

@@ -19,6 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
+from jobs.engine import rows_of
 from jobs.engine.database import identifier
 from jobs.engine.database import text as in_duckdb
 from jobs.engine.frames import ROWS_IN_PLAN, OfBatches, by_workers, framed, in_process_rows, small_table
@@ -125,6 +126,16 @@ def not_before(column: str, other: str) -> Where:
 def above(column: str, number: int) -> Where:
     """Return the condition that a number is larger than this one."""
     return Where(f"{column} > {number}", pc.field(column) > number)
+
+
+def below(column: str, number: int) -> Where:
+    """Return the condition that a number is smaller than this one."""
+    return Where(f"{column} < {number}", pc.field(column) < number)
+
+
+def has_fewer(column: str, count: int) -> Where:
+    """Return the condition that a list has fewer elements than this."""
+    return Where(f"size({column}) < {count}", pc.list_value_length(pc.field(column)) < count)
 
 
 def at_or_after(column: str, at: datetime) -> Where:
@@ -344,25 +355,28 @@ def extremes(rows: Frame, by: Sequence[str], column: str) -> list[dict[str, Any]
     return one.made(sql, schema).table().to_pylist()
 
 
-def span(rows: Frame, moment: str, column: str) -> dict[str, Any]:
-    """Return how many rows have a column (count) and no moment (undated), and the first and last hour of the
-    moments, UTC without a zone.
+def spans(rows: Frame, by: str, moment: str, column: str) -> list[dict[str, Any]]:
+    """Return, for each value of a column (by), how many rows have another column (count) and no moment (undated),
+    and the first and last moment; moments have a zone.
     """
     (one,) = _alike(rows)
     if isinstance(one, Relation):
-        ends = {
-            end: f"date_trunc('hour', {which}({moment}))"
-            for end, which in (("first", "min"), ("last", "max"))
-        }
-        found = one.summed(count=f"count({column})", undated=f"count(*) - count({moment})", **ends)
-        return found | {end: found[end] and found[end].replace(tzinfo=None) for end in ends}
-    hour = F.date_trunc("hour", moment)
+        kinds = one.schema
+        ends = [pa.field(end, kinds.field(moment).type) for end in ("first", "last")]
+        counts = [pa.field(name, pa.int64()) for name in ("count", "undated")]
+        listed = (
+            f"{identifier(by)}, count({identifier(column)}) AS count, count(*) - count({identifier(moment)}) AS undated, "
+            f"min({identifier(moment)}) AS first, max({identifier(moment)}) AS last"
+        )
+        sql = f"SELECT {listed} FROM ({one.sql}) GROUP BY {identifier(by)}"
+        return rows_of(one.made(sql, pa.schema([kinds.field(by), *counts, *ends])).table())
     asked = [
-        F.min(hour).alias("first"),
-        F.max(hour).alias("last"),
+        F.count(column).alias("count"),
         F.count_if(F.col(moment).isNull()).alias("undated"),
+        F.min(moment).alias("first"),
+        F.max(moment).alias("last"),
     ]
-    return one.agg(F.count(column).alias("count"), *asked).first().asDict()
+    return rows_of(one.groupBy(by).agg(*asked).toArrow())
 
 
 def differing(some: Frame, others: Frame, keys: Sequence[str]) -> Frame:

@@ -39,6 +39,12 @@ class MinIsr:
         """Return the moments at which the setting of a topic may change."""
         return sorted({ts for ts, _ in (*self.topics.get(topic, ()), *self.default)})
 
+    def largest(self) -> int:
+        """Return the largest value that any topic may have had."""
+        logged = [value for some in (*self.topics.values(), self.default) for _, value in some]
+        others = [self.of_brokers, *(value for _, value in self.configured)]
+        return max(DEFAULT, *(value for value in (*logged, *others) if value is not None), DEFAULT)
+
     def smallest(self) -> dict[str | None, int]:
         """Return topic -> the smallest value that lines show, which proves that a smaller ISR was too small.
 

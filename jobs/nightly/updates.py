@@ -53,7 +53,7 @@ from jobs.engine.rows import (
     one_of,
     run_concurrently,
     select,
-    span,
+    spans,
     starts_with,
     to_dicts,
     to_table,
@@ -117,8 +117,8 @@ class NewRecords:
     removed, likewise.
     stored: the stored facts of clusters whose history is resumed. rebuilt: clusters all of whose events are
     in `events`.
-    events_version: version of the table that includes the new rows. count: number of new events. hours: hours
-    of all new rows.
+    events_version: version of the table that includes the new rows. count: number of new events. begins, hours:
+    cluster -> its earliest new moment, and the hours of all new rows, UTC without a zone.
     keeps: event type -> columns that the rules say are unchanged.
     """
 
@@ -128,6 +128,7 @@ class NewRecords:
     rebuilt: frozenset[str]
     events_version: int
     count: int
+    begins: Mapping[str, datetime]
     hours: coverage.Hours
     keeps: Keeps
 
@@ -180,16 +181,24 @@ def read(store: RunTables, clusters: Sequence[str], keeps: Keeps) -> NewRecords:
     if rebuilt:
         inserted.append(store.read("events", rebuilt, EVERY, ["cluster", *EVENT_COLUMNS]))
     rows = together(*(select(some, "cluster", *EVENT_COLUMNS) for some in inserted))
-    count, hours = _counted(rows, "ts", "event_type")
+    counted = spans(rows, "cluster", "ts", "event_type")
     events = read_often(_recognised(rows))
     version = store.version("events") if changes is None else changes.version
-    return NewRecords(events, removed, stored, rebuilt, version, count, hours, keeps)
+    begins = {
+        row["cluster"]: row["first"].replace(tzinfo=None) for row in counted if row["first"] is not None
+    }
+    count = sum(row["count"] for row in counted)
+    return NewRecords(events, removed, stored, rebuilt, version, count, begins, _hours(counted), keeps)
 
 
-def _counted(rows: Frame, moment: str, column: str) -> tuple[int, coverage.Hours]:
-    """Return the number of rows that have a value in a column, and the hours of all rows."""
-    counts = span(rows, moment, column)
-    return counts["count"], coverage.Hours(counts["first"], counts["last"], counts["undated"] > 0)
+def _hours(counted: Sequence[Mapping[str, Any]]) -> coverage.Hours:
+    """counted: as `spans` returns it."""
+    first, last = (
+        [row[end].replace(minute=0, second=0, microsecond=0, tzinfo=None) for row in counted if row[end]]
+        for end in ("first", "last")
+    )
+    undated = any(row["undated"] for row in counted)
+    return coverage.Hours(min(first, default=None), max(last, default=None), undated)
 
 
 @dataclass(frozen=True)
@@ -197,11 +206,12 @@ class Resumed:
     """The effect of a run on a cluster whose history it continues.
 
     before: the facts before the run. since: their newest moment, or the first new one if that is earlier (UTC
-    without a zone).
+    without a zone). is_late: a new record is older than the newest one before.
     """
 
     before: ClusterFacts
     since: datetime
+    is_late: bool
 
 
 @dataclass(frozen=True)
@@ -235,22 +245,34 @@ def update(store: RunTables, records: NewRecords) -> Updated:
         if records.is_empty
         else _facts(store, records)
     )
-    (rebuilt, topics, version), counted = run_concurrently(
+    (rebuilt, topics, version), (counted, hours) = run_concurrently(
         partial(_update_timelines, store, records, facts), partial(_update_coverage, store, records, facts)
     )
     is_new = bool(records.rebuilt) or any(
         (version, counted) != (one.events_version, one.passed_over_version) for one in records.stored.values()
     )
-    return Updated(facts, _resumed(records, facts.keys() - rebuilt), topics, version, counted, is_new)
+    return Updated(facts, _resumed(records, hours, facts.keys() - rebuilt), topics, version, counted, is_new)
 
 
-def _resumed(records: NewRecords, clusters: Iterable[str]) -> dict[str, Resumed]:
+def _resumed(
+    records: NewRecords, others: coverage.Hours | None, clusters: Iterable[str]
+) -> dict[str, Resumed]:
+    """others: the hours of new records out of scope, which fill gaps in the logs; None: unknown."""
     found = {}
     for name in clusters:
         before = records.stored[name].facts
-        moments = [at for at in (naive(before.evidence.newest), records.hours.first) if at is not None]
+        newest = naive(before.evidence.newest)
+        moments = [at for at in (newest, records.hours.first) if at is not None]
         if moments:
-            found[name] = Resumed(before, min(moments))
+            is_later = (
+                newest is not None
+                and others is not None
+                and records.removed is None
+                and not records.hours.undated
+                and records.begins.get(name, newest) >= newest
+                and (others.first is None or others.first + coverage.HOUR > newest)
+            )
+            found[name] = Resumed(before, min(moments), is_late=not is_later)
     return found
 
 
@@ -278,13 +300,19 @@ def _update_timelines(
     return rebuilt, computed(distinct(select(touched, "cluster", "topic"))), version
 
 
-def _update_coverage(store: RunTables, records: NewRecords, facts: Mapping[str, ClusterFacts]) -> int:
-    """Count the hours with new records again. out: the version of `passed_over` that the counts include."""
+def _update_coverage(
+    store: RunTables, records: NewRecords, facts: Mapping[str, ClusterFacts]
+) -> tuple[int, coverage.Hours | None]:
+    """Count the hours with new records again.
+
+    out: the version of `passed_over` that the counts include, and the hours of its new rows (None: unknown).
+    """
     known_versions = [one.passed_over_version for one in records.stored.values()]
     changes = store.changes("passed_over", min(known_versions)) if known_versions else None
-    hours = None
+    hours = others = None
     if changes is not None:
-        hours = records.hours.with_others(_counted(changes.inserted, "hour", "hour")[1])
+        others = _hours(spans(changes.inserted, "cluster", "hour", "hour"))
+        hours = records.hours.with_others(others)
     for clusters, recounted in (
         (records.stored.keys() & facts.keys(), hours),
         (records.rebuilt & facts.keys(), None),
@@ -302,7 +330,7 @@ def _update_coverage(store: RunTables, records: NewRecords, facts: Mapping[str, 
             clusters,
             coverage.coverage(events, passed_over, stored, store.schema("coverage"), recounted),
         )
-    return store.version("passed_over") if changes is None else changes.version
+    return store.version("passed_over") if changes is None else changes.version, others
 
 
 def note(store: RunTables, updated: Updated, asked: str, configured: Mapping[str, str]) -> None:

@@ -3,7 +3,8 @@
 import argparse
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from datetime import date, datetime
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, time
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,17 +22,20 @@ from jobs.operators.topic_assignments import shared_events
 from jobs.operators.topic_durability import (
     EPISODES,
     EVENT_COLUMNS,
+    OPEN_COLUMNS,
     SECONDS,
     TIMELINE_COLUMNS,
     Shared,
     Span,
     availability,
+    continued,
     fenced_spans,
     nines,
     silent_spans,
     summed,
     tally,
     tally_since,
+    tally_unchanged,
     topic_rows,
     with_stored_losses,
 )
@@ -95,6 +99,7 @@ def write(store: Any, updated: Any, rebuilt: Iterable[str], config: Config) -> N
         is_empty,
         is_known,
         is_null,
+        lacking,
         of_clusters,
         run_concurrently,
         select,
@@ -108,6 +113,7 @@ def write(store: Any, updated: Any, rebuilt: Iterable[str], config: Config) -> N
     facts, schema = updated.facts, store.schema("durability")
     whole, reset = _with_changed_settings(updated, frozenset(rebuilt))
     since = {name: updated.resumed[name].since.date() for name in facts if name not in whole}
+    starts = {name: _Start.of(updated.resumed[name]) for name in since}
     topics = RebuiltTopics.of_any(whole, updated.topics, reset)
     deletions = to_dicts(where(store.read("topic_deletions", facts), is_known("requested_at")))
     hours = to_dicts(
@@ -135,11 +141,25 @@ def write(store: Any, updated: Any, rebuilt: Iterable[str], config: Config) -> N
     is_recent = is_null("valid_to") | _from_days(since, "valid_to")
 
     def extend() -> Any:
-        timeline = store.read("partition_timeline", since, is_recent, columns)
         known = topics.not_of(where(stored, newest))
-        return store.map_groups(
-            topics.not_of(timeline), known, KEY, partial(_new_days, shared, since), schema
+        latest = topics.not_of(store.read("partition_timeline", since, _lasting(starts), columns))
+        changed = distinct(select(where(latest, _changed(starts, shared)), *KEY))
+        unchanged = store.map_groups(
+            select(lacking(latest, changed, KEY), *KEY, *OPEN_COLUMNS),
+            lacking(known, changed, KEY),
+            KEY,
+            partial(_later_days, shared, starts),
+            schema,
         )
+        timeline = topics.not_of(store.read("partition_timeline", since, is_recent, columns))
+        counted = store.map_groups(
+            having(timeline, changed, KEY),
+            having(known, changed, KEY),
+            KEY,
+            partial(_new_days, shared, since),
+            schema,
+        )
+        return together(unchanged, counted)
 
     rows, later = run_concurrently(rebuild, extend)
     replaced = any_of([newest, of_clusters(whole)])
@@ -175,6 +195,70 @@ def _new_days(
     return with_stored_losses(
         topic_rows(tally_since(history, topic, known, since[key[0]]), topic, known), stored
     )
+
+
+@dataclass(frozen=True)
+class _Start:
+    """From when on a run counts the topics of a cluster that have not changed.
+
+    counted: incarnation -> up to when the last run has counted; then stored rows are continued. Where late
+    records may have changed these rows, it is empty, and the whole day is counted.
+    """
+
+    at: datetime
+    counted: Mapping[int, datetime]
+
+    @classmethod
+    def of(cls, resumed: Any) -> "_Start":
+        """resumed: `updates.Resumed`."""
+        if resumed.is_late:
+            return cls(datetime.combine(resumed.since.date(), time(), UTC), {})
+        newest = {number: moment_of(at) for number, at in resumed.before.newest_by_number.items()}
+        return cls(max(newest.values()), newest)
+
+
+def _lasting(starts: Mapping[str, _Start]) -> "Where":
+    """Return the condition that an interval lasts until the start of its cluster or longer."""
+    from jobs.engine.rows import at_or_after, by_cluster, is_null
+
+    return by_cluster(
+        {name: is_null("valid_to") | at_or_after("valid_to", one.at) for name, one in starts.items()}
+    )
+
+
+def _changed(starts: Mapping[str, _Start], shared: Mapping[tuple[str, int], Shared]) -> "Where":
+    """Return the condition that an interval begins or ends at the start of its cluster or later, or is an
+    episode at the start, whose length depends on earlier intervals.
+    """
+    from jobs.engine.rows import at_or_after, below, by_cluster, has_fewer, is_known
+
+    return by_cluster(
+        {
+            name: is_known("valid_to")
+            | at_or_after("valid_from", one.at)
+            | below("leader", 0)
+            | has_fewer(
+                "isr", max(known.min_isr.largest() for key, known in shared.items() if key[0] == name)
+            )
+            for name, one in starts.items()
+        }
+    )
+
+
+def _later_days(
+    shared: Mapping[tuple[str, int], Shared],
+    starts: Mapping[str, _Start],
+    key: tuple[Any, ...],
+    history: "Dicts",
+    stored: "Dicts",
+) -> Iterable[Mapping[str, Any]]:
+    """Return the rows of the last days of a topic that has not changed since the start of its cluster."""
+    topic, known, start = key[2], shared.get(key[:2]), starts[key[0]]
+    if not known:
+        return ()
+    since = start.counted.get(key[1], start.at)
+    rows = topic_rows(tally_unchanged(history, topic, known, since), topic, known)
+    return continued(rows, stored) if start.counted else with_stored_losses(rows, stored)
 
 
 def _from_days(days: Mapping[str, date], column: str) -> "Where":

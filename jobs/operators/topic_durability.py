@@ -45,6 +45,17 @@ TIMELINE_COLUMNS = (
     "state",
     "record_id",
 )
+# of intervals that last
+OPEN_COLUMNS = (
+    "partition",
+    "valid_from",
+    "valid_to",
+    "leader",
+    "isr",
+    "replicas",
+    "adding_replicas",
+    "state",
+)
 # of events that show unclean elections, and the records that a replica had and truncated
 EVENT_COLUMNS = ("topic", "partition", *Line._fields)
 EVIDENCE = 20
@@ -158,6 +169,32 @@ def tally_since(rows: Iterable[Row], topic: str, shared: Shared, since: date) ->
     about = _Topic.of(topic, shared)
     for _, history in _histories(rows):
         _tally_partition(days, history, about, datetime.combine(since, time(), UTC))
+    return days
+
+
+def tally_unchanged(rows: Iterable[Row], topic: str, shared: Shared, since: datetime) -> dict[date, Tally]:
+    """Return day (UTC) -> the tally of a topic whose partitions have not changed since a moment.
+
+    rows: of partition_timeline, one for each partition, with a leader or unknown, and not below min ISR.
+    """
+    days: dict[date, Tally] = {}
+    about = _Topic.of(topic, shared)
+    alike: dict[tuple[Any, ...], list[Row]] = {}
+    for row in rows:
+        if row["state"] != "NonExistentPartition":
+            sizes = (
+                None if row[name] is None else len(row[name])
+                for name in ("isr", "replicas", "adding_replicas")
+            )
+            alike.setdefault((row["leader"], *sizes), []).append(row)
+    for some in alike.values():
+        of_one: dict[date, Tally] = {}
+        _tally_partition(of_one, some[:1], about, since)
+        for day, one in of_one.items():
+            whole = days.setdefault(day, Tally())
+            whole.partitions.update(row["partition"] for row in some)
+            for name, seconds in one.seconds.items():
+                whole.seconds[name] += seconds * len(some)
     return days
 
 
@@ -275,6 +312,21 @@ def topic_rows(days: Mapping[date, Tally], topic: str, shared: Shared) -> list[d
         for day, one in sorted(days.items())
         if one.partitions
     ]
+
+
+def continued(rows: Iterable[Row], stored: Iterable[Row]) -> list[dict[str, Any]]:
+    """Return rows of a topic that count from a moment on, added to the stored ones that count up to it."""
+    days = {row["day"]: dict(row) for row in stored}
+    for row in rows:
+        before = days.get(row["day"])
+        days[row["day"]] = dict(row) | (
+            {}
+            if before is None
+            else before
+            | {name: round(before[name] + row[name], 3) for name in SECONDS}
+            | {"min_insync_replicas": row["min_insync_replicas"]}
+        )
+    return list(days.values())
 
 
 def with_stored_losses(rows: Iterable[Mapping[str, Any]], stored: Iterable[Row]) -> list[dict[str, Any]]:

@@ -3,6 +3,8 @@
 from datetime import UTC, date, datetime, timedelta
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from jobs.nightly import min_isr
 from jobs.operators import topic_durability as durability
@@ -185,3 +187,47 @@ def test_new_days_are_those_of_the_whole_history(begun):
     assert sum(row["unclean_elections"] for row in whole) == 1
     assert expected
     assert durability.with_stored_losses(later, expected) == expected
+
+
+HOUR = 3600
+STATES = st.sampled_from(
+    [(1, [1, 2, 3], [1, 2, 3]), (2, [2, 3], [1, 2, 3]), (3, [1, 2, 3], [4, 1, 2, 3]), (None, None, None), (2, None, [1, 2, 3])]
+)  # fmt: skip
+
+
+@given(
+    changes=st.lists(
+        st.lists(st.tuples(st.integers(1, 29 * HOUR), STATES), min_size=1, max_size=4),
+        min_size=1,
+        max_size=3,
+    ),
+    counted=st.integers(30 * HOUR, 40 * HOUR),
+    now=st.integers(0, 60 * HOUR),
+    fenced=st.lists(st.tuples(st.integers(0, 70 * HOUR), st.integers(1, 3)), max_size=2),
+    silent=st.none() | st.integers(41, 50),
+)
+def test_stored_days_are_continued_as_if_they_were_counted_again(changes, counted, now, fenced, silent):
+    """For any history that has not changed since it was counted, and any time without lines after that."""
+    rows = []
+    for partition, some in enumerate(changes):
+        begins = sorted(dict(some).items())
+        for step, (begin, (leader, isr, replicas)) in enumerate(begins):
+            end = begins[step + 1][0] if step + 1 < len(begins) else None
+            adding = [4] if replicas and 4 in replicas else []
+            rows.append(interval(step, begin, end, leader, isr, replicas=replicas, adding_replicas=adding, partition=partition))  # fmt: skip
+    spans = {broker: ((at(begin), at(begin + HOUR)),) for begin, broker in fenced}
+    settings = min_isr.MinIsr(configured=(("*", 2),))
+    quiet = () if silent is None else ((T0 + timedelta(hours=silent), T0 + timedelta(hours=silent + 3)),)
+    before = durability.Shared(at(counted), settings, fenced=spans)
+    after = durability.Shared(at(counted + now), settings, silent=quiet, fenced=spans)
+    day = at(counted).date()
+
+    def counted_again(shared: durability.Shared) -> list[dict]:
+        some = [row for row in rows if row["valid_to"] is None or row["valid_to"].date() >= day]
+        return durability.topic_rows(durability.tally_since(some, "orders", shared, day), "orders", shared)
+
+    lasting = [row for row in rows if row["valid_to"] is None]
+    later = durability.topic_rows(
+        durability.tally_unchanged(lasting, "orders", after, at(counted)), "orders", after
+    )
+    assert durability.continued(later, counted_again(before)) == counted_again(after)
