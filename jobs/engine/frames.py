@@ -42,9 +42,14 @@ def in_process_rows() -> int:
     return int(given)
 
 
+def most_sent() -> int:
+    """Return how many rows Spark may send to this process at most."""
+    return min(in_process_rows(), ROWS_SENT)
+
+
 def small_table(rows: DataFrame) -> pa.Table | None:
     """Return the rows of a frame; None where there are more than Spark may send and this process handles."""
-    most = min(in_process_rows(), ROWS_SENT)
+    most = most_sent()
     found = rows.limit(most + 1).toArrow()
     return found if found.num_rows <= most else None
 

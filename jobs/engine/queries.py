@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import pyarrow as pa
 
 from jobs.engine import database, later, rows_of
+from jobs.engine.frames import most_sent
 from jobs.engine.relation import Relation, session
 from jobs.engine.rows import Frame, computed, in_memory_if_small, in_spark
 
@@ -63,13 +64,15 @@ def over(spark: SparkSession | None, frames: Iterable[Frame]) -> Queries:
     return database.Database() if are_few else InSpark(spark)
 
 
-def read_often(rows: Frame) -> Frame:
+def read_often(rows: Frame, count: int = 0) -> Frame:
     """Return rows for many queries: rows of files unchanged, others in memory where this process handles that
     many.
+
+    count: how many there are at least; Spark does not start on rows that are too many.
     """
     if isinstance(rows, Relation):
         return rows if rows.folder else computed(rows)
-    return in_memory_if_small(rows)
+    return rows if count > most_sent() else in_memory_if_small(rows)
 
 
 class InSpark:

@@ -572,18 +572,14 @@ class Store(RunTables):
     def folded(
         self, keyed: Frame, states: Frame, facts: Mapping[str, ClusterFacts], at_once: int | None
     ) -> Frame:
-        """Fold partitions: in this process where they are few, else by Spark's workers."""
-        events = table_if_small(keyed)
-        small = table_if_small(states) if events is not None else None
-        if events is not None and small is not None:
-            both = pa.concat_tables([aligned(some, folding.INPUT) for some in (events, small)])
+        """Fold partitions: in this process where events and states are in memory, else by Spark's workers."""
+        if all(isinstance(some, pa.Table | Relation) for some in (keyed, states)):
+            both = pa.concat_tables([aligned(to_table(some), folding.INPUT) for some in (keyed, states)])
             batches = folding.fold_groups(
                 folding.in_groups(both, folding.GROUP), EVENT_COLUMNS, facts, at_once
             )
             return Relation.of(pa.Table.from_batches(batches, folding.OUTPUT))
-        rows = in_spark(self.spark, keyed if events is None else events).unionByName(
-            in_spark(self.spark, states), allowMissingColumns=True
-        )
+        rows = in_spark(self.spark, keyed).unionByName(in_spark(self.spark, states), allowMissingColumns=True)
         given = dict(facts)
         for one in given.values():
             one.by_number  # noqa: B018  # computed once, not by every worker

@@ -182,12 +182,12 @@ def read(store: RunTables, clusters: Sequence[str], keeps: Keeps) -> NewRecords:
         inserted.append(store.read("events", rebuilt, EVERY, ["cluster", *EVENT_COLUMNS]))
     rows = together(*(select(some, "cluster", *EVENT_COLUMNS) for some in inserted))
     counted = spans(rows, "cluster", "ts", "event_type")
-    events = read_often(_recognised(rows))
-    version = store.version("events") if changes is None else changes.version
     begins = {
         row["cluster"]: row["first"].replace(tzinfo=None) for row in counted if row["first"] is not None
     }
     count = sum(row["count"] for row in counted)
+    events = read_often(_recognised(rows), count)
+    version = store.version("events") if changes is None else changes.version
     return NewRecords(events, removed, stored, rebuilt, version, count, begins, _hours(counted), keeps)
 
 
@@ -720,7 +720,7 @@ def _fold(
         mine = having(
             history, select(stale, "cluster", key_topic="topic", key_partition="partition"), folding.GROUP
         )
-        again = store.folded(mine, no_states, facts, at_once)
+        again = store.folded(computed(mine), no_states, facts, at_once)
         rows = together(lacking(rows, stale, PARTITION_KEY), again)
     return FoldedRows(rows, refolded)
 
