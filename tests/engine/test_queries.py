@@ -12,7 +12,8 @@ import pyarrow as pa
 import pytest
 
 from jobs.engine.database import Database
-from jobs.engine.queries import FAILED, InSpark, Queries, over
+from jobs.engine.frames import ROWS_SENT
+from jobs.engine.queries import FAILED, InSpark, Queries, over, read_often
 from jobs.engine.rows import in_spark
 
 pytestmark = pytest.mark.spark
@@ -223,3 +224,14 @@ def test_a_query_reads_no_file(tmp_path: Any) -> None:
         with pytest.raises(duckdb.Error):
             Database()._database.execute(text)
     assert not (tmp_path / "out.csv").exists()
+
+
+def test_spark_fetches_no_rows_that_are_known_to_be_too_many() -> None:
+    class Frame:
+        def limit(self, _: int) -> None:
+            raise AssertionError("rows are fetched")
+
+    rows = Frame()
+    assert read_often(rows, ROWS_SENT + 1) is rows
+    with pytest.raises(AssertionError, match="rows are fetched"):
+        read_often(rows, ROWS_SENT)
