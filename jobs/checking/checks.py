@@ -5,7 +5,7 @@ import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
 import pyarrow as pa
@@ -23,6 +23,7 @@ from jobs.nightly.partition_episodes import partition_episodes
 from jobs.nightly.partition_losses import partition_losses
 from jobs.timelines import LEADING, ClusterFacts
 from parsers.definitions import INPUT_FACTS, INPUT_TABLES
+from parsers.rules import built_in
 from schemas import wording
 
 AUDITED = (
@@ -294,12 +295,37 @@ def _in_order(queries: Queries, found: list[dict[str, Any]]) -> list[dict[str, A
     ]
 
 
+@cache
+def _only_of(package: str) -> frozenset[str]:
+    """Return the event types that only classes of a package print."""
+    return frozenset(
+        rule.name
+        for rule in built_in().rules
+        if rule.loggers and all(logger.startswith(package) for logger in rule.loggers)
+    )
+
+
 def _modes(queries: Queries) -> dict[str, dict[str, Any]]:
-    """Return the values that advice needs, by cluster: MODE and the commands of `schemas/commands.toml`."""
+    """Return the values that advice needs, by cluster: MODE and the commands of `schemas/commands.toml`.
+
+    Logs of a quorum alone do not show whether it already runs the cluster (a migration, KIP-866). Advice takes it
+    to do so where no ZooKeeper controller writes.
+    """
     asked = """SELECT k.cluster, k.kafka_version, coalesce(bool_or(l.kraft), false) AS is_kraft
       FROM clocks k LEFT JOIN logs_seen l ON l.cluster = k.cluster GROUP BY k.cluster, k.kafka_version"""
+    found = queries.rows(asked)
+    if not all(row["is_kraft"] for row in found):
+        seen: dict[str, set[str]] = {}
+        for row in queries.rows(
+            "SELECT DISTINCT cluster, event_type FROM audited_events WHERE event_type IS NOT NULL"
+        ):
+            seen.setdefault(row["cluster"], set()).add(row["event_type"])
+        of_quorum, of_zookeeper = map(_only_of, ("org.apache.kafka.controller.", "kafka.controller."))
+        for row in found:
+            types = seen.get(row["cluster"], set())
+            row["is_kraft"] |= bool(types & of_quorum) and not types & of_zookeeper
     modes = {}
-    for row in queries.rows(asked):
+    for row in found:
         version = row["kafka_version"] and divmod(schemas.version_number(row["kafka_version"]), 10**6)
         known = (version[0], version[1] // 1000) if version else None
         mode = {name: row[name] for name in wording.MODE}
