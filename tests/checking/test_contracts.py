@@ -5,10 +5,11 @@ rule and row.
 from __future__ import annotations
 
 import contextlib
+import io
 import multiprocessing
 import os
-import subprocess
 import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -180,12 +181,18 @@ def test_the_local_engine_names_every_violation(plants) -> None:
     assert all(one.rows == (2 if one.rule.startswith("no two rows") else 1) for one in found)
 
 
-def apart(function: Any, *given: Any) -> Any:
-    """What a function returns in a process of its own: a JVM does not start in one in which pandas'
-    expectations have asked DuckDB.
+def without_java() -> None:
+    """Make Java impossible to find in this process."""
+    os.environ.update(PATH="", JAVA_HOME="")
+
+
+@pytest.fixture(scope="module")
+def apart() -> Iterator[Callable[..., Any]]:
+    """Return what calls a function in a process of its own: a JVM does not start in one in which pandas'
+    expectations have asked DuckDB. All calls are in one process, because Great Expectations loads in 3 s.
     """
-    with multiprocessing.get_context("spawn").Pool(1) as pool:
-        return pool.apply(function, given)
+    with multiprocessing.get_context("spawn").Pool(1, without_java) as pool:
+        yield lambda function, *given: pool.apply(function, given)
 
 
 def validated(rows: dict[str, pa.Table], docs: Path) -> tuple[list[Violation], int]:
@@ -202,13 +209,14 @@ def error_of(rows: dict[str, pa.Table]) -> str:
     from jobs.checking import expectations
 
     broken = contracts.Rule("events", "rows", "odd", (), ("record_id",), "SELECT no_such FROM {batch}")
-    expectations.rules_of = lambda table: (broken,)
-    with pytest.raises(errors.ContractError) as raised:
-        expectations.Suites().of_rows(Database(), {"events": rows["events"]}, rows)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(expectations, "rules_of", lambda table: (broken,))
+        with pytest.raises(errors.ContractError) as raised:
+            expectations.Suites().of_rows(Database(), {"events": rows["events"]}, rows)
     return str(raised.value)
 
 
-def test_great_expectations_names_the_same_without_java(plants, tmp_path) -> None:
+def test_great_expectations_names_the_same_without_java(apart, plants, tmp_path) -> None:
     rows, expected = plants
     found, count = apart(validated, rows, tmp_path / "docs")
     assert named(found) == expected
@@ -217,7 +225,7 @@ def test_great_expectations_names_the_same_without_java(plants, tmp_path) -> Non
     assert any("a finding names at least 1 record as evidence" in page for page in pages)
 
 
-def test_a_rule_that_cannot_be_evaluated_is_no_violation(plants) -> None:
+def test_a_rule_that_cannot_be_evaluated_is_no_violation(apart, plants) -> None:
     rows, _ = plants
     assert apart(error_of, rows).startswith("events: the rule 'odd' could not be evaluated")
 
@@ -227,8 +235,15 @@ def test_great_expectations_names_the_same_on_spark(spark, plants) -> None:
     from jobs.checking import expectations
 
     rows, expected = plants
-    found = expectations.Suites().of_frames(spark, rows, rows)
-    assert named(found) == expected
+    # a run on Spark leaves the other rules to Delta; pandas' expectations have them above
+    asked = {
+        (rule.table, rule.words)
+        for table in rows
+        for rule in rules_of(table)
+        if rule.kind in contracts.NOT_ENFORCED
+    }
+    found = expectations.Suites(kinds=contracts.NOT_ENFORCED).of_frames(spark, rows, rows)
+    assert named(found) == {one for one in expected if one[:2] in asked}
     assert all(one.rows == (2 if one.rule.startswith("no two rows") else 1) for one in found)
 
 
@@ -262,7 +277,8 @@ def test_a_broken_contract_ends_the_run(request, capsys, tmp_path, monkeypatch, 
     if engine == "spark":
         request.getfixturevalue("spark")
     if rows_of == "spark, many":
-        monkeypatch.setenv(IN_PROCESS, "100")
+        # of all tables `events` alone has more rows
+        monkeypatch.setenv(IN_PROCESS, "1000")
     by: set[str] = set()
     for name in ("of_rows", "of_frames"):
         validate = getattr(expectations.Suites, name)
@@ -290,7 +306,9 @@ def test_a_broken_contract_ends_the_run(request, capsys, tmp_path, monkeypatch, 
     # what was written stays, and no run is recorded that ended well
     assert DeltaTable(str(tmp_path / "tables" / "events")).to_pyarrow_table().num_rows
     assert not DeltaTable(str(tmp_path / "tables" / "audit_runs")).to_pyarrow_table().num_rows
-    # the next run rebuilds what was wrong, though nothing is new in the logs
+    if rows_of == "spark, many":
+        return
+    # the next run rebuilds what was wrong, though nothing is new in the logs. Who validated it does not matter
     monkeypatch.setattr(updates, "topic_deletions", deletions)
     assert said(capsys, *audit)[0] == errors.CLEAN
     assert (
@@ -302,15 +320,13 @@ def test_a_broken_contract_ends_the_run(request, capsys, tmp_path, monkeypatch, 
 
 
 def ran(*arguments: str) -> tuple[int, str, str]:
-    """A command in a process of its own, see `apart`; without Java."""
-    command = [sys.executable, "-m", "jobs.nightly_audit", *arguments]
-    done = subprocess.run(
-        command, capture_output=True, text=True, check=False, env=os.environ | {"PATH": "", "JAVA_HOME": ""}
-    )
-    return done.returncode, done.stdout, done.stderr
+    """What a command returns and prints, see `apart`."""
+    with contextlib.redirect_stdout(io.StringIO()) as out, contextlib.redirect_stderr(io.StringIO()) as err:
+        code = main(list(arguments))
+    return code, out.getvalue(), err.getvalue()
 
 
-def test_the_command_names_rows_that_were_changed_by_hand(tmp_path) -> None:
+def test_the_command_names_rows_that_were_changed_by_hand(apart, tmp_path) -> None:
     tables, docs = tmp_path / "tables", tmp_path / "docs"
     audit = (
         "audit",
@@ -323,12 +339,12 @@ def test_the_command_names_rows_that_were_changed_by_hand(tmp_path) -> None:
         str(tmp_path / "of-a-run"),
     )
     check_it = ("contracts", "--tables", str(tables))
-    code, out, err = ran(*check_it)
+    code, out, err = apart(ran, *check_it)
     assert (code, out) == (errors.USAGE, "")
     assert f"There are no tables under {tables}" in err
-    assert ran(*audit)[0] == errors.CLEAN
+    assert apart(ran, *audit)[0] == errors.CLEAN
     assert (tmp_path / "of-a-run" / "index.html").is_file()
-    assert ran(*check_it, "--data-docs", str(docs)) == (
+    assert apart(ran, *check_it, "--data-docs", str(docs)) == (
         errors.CLEAN,
         "151 contracts of 15 tables passed\n",
         "",
@@ -345,7 +361,7 @@ def test_the_command_names_rows_that_were_changed_by_hand(tmp_path) -> None:
     loud = rows.set_column(place, rows.schema.field(place), pc.if_else(is_mine, "loud", rows["severity"]))
     assert DeltaRsTables(tables).overwrite("findings", loud)
     check(
-        *ran(*check_it),
+        *apart(ran, *check_it),
         "findings: 1 row violates 'severity is one of critical, error, warning, info'",
         "severity=loud",
         "findings: 1 row violates 'every record that a finding names is in events'",
