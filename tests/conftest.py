@@ -69,6 +69,8 @@ def spark() -> Iterator[SparkSession]:
     os.environ["TZ"] = "UTC"
     time.tzset()
     quick = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
+    # of few rows each further task takes longer than its rows
+    quick |= {"spark.sql.shuffle.partitions": "2", "spark.databricks.delta.snapshotPartitions": "1"}
     started = session.start(quick)
     # fixtures of modules run before the fixture of a test that sets it
     os.environ.update([MASTER])
