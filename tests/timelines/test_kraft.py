@@ -5,7 +5,6 @@ from __future__ import annotations
 import shutil
 from collections import Counter
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 import truth
@@ -15,12 +14,7 @@ from tables import rows_of
 from jobs import errors
 from jobs.nightly_audit import main
 
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
 SAMPLE = Path(__file__).parents[2] / "sample_logs" / "3.9.1-kraft" / "controller-failover"
-pytestmark = pytest.mark.spark
-
 
 # clusters
 TEXT, METADATA, BOTH, ALTERED = "text", "metadata", "both", "altered"
@@ -39,7 +33,7 @@ def alter(log: Path) -> None:
 
 
 @pytest.fixture(scope="module")
-def audited(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def audited(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Tables of one run over the recording four times: its text logs, its metadata log, both, and both with a
     line that is altered.
     """
@@ -53,7 +47,9 @@ def audited(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Pa
         ALTERED: folder / ALTERED,
     }
     config, tables = configuration(folder / "audit.toml", logs), folder / "tables"
-    assert main(["audit", "--config", str(config), "--tables", str(tables)]) == errors.CLEAN
+    assert (
+        main(["audit", "--config", str(config), "--tables", str(tables), "--engine", "local"]) == errors.CLEAN
+    )
     return tables
 
 
@@ -86,9 +82,9 @@ def test_the_metadata_log_wins_over_text_and_a_difference_is_a_finding(audited: 
 
 
 def test_text_read_in_another_zone_than_it_was_printed_in_is_no_finding(
-    spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    given = ["audit", str(SAMPLE), "--cluster", "elsewhere", "--tables", str(tmp_path)]
+    given = ["audit", str(SAMPLE), "--cluster", "elsewhere", "--tables", str(tmp_path), "--engine", "local"]
     assert main([*given, "--timezone", "Asia/Tokyo"]) == errors.INPUT
     output = capsys.readouterr().out
     assert "9:00 h earlier than its metadata log" in output
