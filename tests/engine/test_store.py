@@ -41,6 +41,7 @@ from jobs.engine.rows import (
 )
 from jobs.engine.run_tables import PARTITION_KEY, UNSETTLED
 from jobs.engine.store import Store
+from jobs.engine.types import schema_of
 from jobs.errors import UsageError
 from jobs.location import delta_rs_uri, local_folder, root_of
 
@@ -403,19 +404,24 @@ def test_rows_of_some_partitions_are_replaced_and_no_others(spark, empty_tables,
     names = {"c": "a/../'%b", "d": "ü" * 99}
     columns = "cluster STRING, incarnation INT, topic STRING, partition INT, step INT, inferred BOOLEAN, settled BOOLEAN"
 
-    def intervals(*some: str) -> DataFrame:
+    def given(rows: list[dict[str, Any]], columns: str) -> Frame:
+        """As a run has them: few rows are in its process."""
+        schema = schema_of(columns)
+        return of_rows(spark, rows, schema) if most_rows == 3 else pa.Table.from_pylist(rows, schema)
+
+    def intervals(*some: str) -> Frame:
         """cluster, topic, partition and step of rows, settled but for those with a mark"""
         told = []
         for one in some:
             cluster, topic, partition, step = one.rstrip("*").split()
             key = {"cluster": names[cluster], "incarnation": 1, "topic": topic, "partition": int(partition)}
             told.append({**key, "step": int(step), "inferred": False, "settled": not one.endswith("*")})
-        return of_rows(spark, told, columns)
+        return given(told, columns)
 
-    def keys(*some: str) -> DataFrame:
+    def keys(*some: str) -> Frame:
         told = (dict(zip(PARTITION_KEY, one.split(), strict=True)) for one in some)
         rows = [{**key, "cluster": names[key["cluster"]], "partition": int(key["partition"])} for key in told]
-        return of_rows(spark, rows, "cluster STRING, topic STRING, partition INT")
+        return given(rows, "cluster STRING, topic STRING, partition INT")
 
     def told() -> list[str]:
         rows = short(stand(tables, "partition_timeline"))
@@ -435,7 +441,7 @@ def test_rows_of_some_partitions_are_replaced_and_no_others(spark, empty_tables,
     )
     then = tables.version("partition_timeline")
 
-    def replace(clusters: list[str], anew: list[str], partitions: DataFrame, rows: DataFrame) -> None:
+    def replace(clusters: list[str], anew: list[str], partitions: Frame, rows: Frame) -> None:
         some = ([names[letter] for letter in one] for one in (clusters, anew))
         tables.replace_partitions("partition_timeline", *some, partitions, rows)
 
@@ -493,8 +499,8 @@ def test_rows_of_some_partitions_are_replaced_and_no_others(spark, empty_tables,
         return spark.sql(f"SELECT * FROM VALUES {values} AS t({columns})")
 
     tables.append("partition_states", states(("t", 0, "a"), ("t", 1, "b"), ("u", 0, "c")))
-    own = of_rows(
-        spark, [{"cluster": "c", "topic": "t", "partition": 1}], "cluster STRING, topic STRING, partition INT"
+    own = given(
+        [{"cluster": "c", "topic": "t", "partition": 1}], "cluster STRING, topic STRING, partition INT"
     )
     tables.replace_partitions("partition_states", ["c"], [], own, states(("t", 1, "d")))
     left = stand(tables, "partition_states")
