@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter, defaultdict
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -244,14 +245,26 @@ def test_a_check_without_candidates_finds_nothing(
     )
 
 
+@pytest.fixture
+def quick_spark(spark: Any) -> Iterator[Any]:
+    """Return Spark without what takes longer than few rows: plans that change after each stage, many tasks."""
+    quick = {"spark.sql.adaptive.enabled": "false", "spark.sql.shuffle.partitions": "1"}
+    before = {name: spark.conf.get(name) for name in quick}
+    for name, value in quick.items():
+        spark.conf.set(name, value)
+    yield spark
+    for name, value in before.items():
+        spark.conf.set(name, value)
+
+
 @pytest.mark.spark
 @pytest.mark.parametrize("engine", ["spark"], indirect=True)
 def test_spark_finds_the_same_as_the_local_engine(
-    spark: Any, found: dict[str, list[dict[str, Any]]], checked: dict[str, Any]
+    quick_spark: Any, found: dict[str, list[dict[str, Any]]], checked: dict[str, Any]
 ) -> None:
     """All checks over the same frames: what many rows are asked in tells what few are asked in."""
     assert isinstance(checked["queries"], Database)
-    queries = InSpark(spark)
+    queries = InSpark(quick_spark)
     checks.register(queries, *checked["frames"], **checked["settings"])
     assert checks.present(queries) <= checked["given"]
     of_spark_run = checks.violations(queries, checked["given"])
