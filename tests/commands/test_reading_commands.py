@@ -6,6 +6,7 @@ import fcntl
 import json
 import os
 import pty
+import re
 import struct
 import subprocess
 import sys
@@ -21,6 +22,8 @@ from jobs.nightly_audit import main
 ROOT = Path(__file__).parents[2]
 SAMPLE = ROOT / "sample_logs" / "3.3.2-default" / "reassign"
 ROWS, COLUMNS = 4, 80
+# the pager writes it after each text
+END = "-- end --"
 LONG = {
     "findings": ["findings"],
     "timeline": ["timeline", "orders"],
@@ -40,8 +43,19 @@ def audited(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tables
 
 
-def on_a_terminal(arguments: list[str], environment: dict[str, str], rows: int = ROWS) -> tuple[int, str]:
-    """Run the command on a pseudo terminal; return its exit code and what the terminal received."""
+# several commands in one process: starting Python costs more than a command
+COMMANDS = """
+import json, sys
+from jobs.nightly_audit import main
+for arguments in json.loads(sys.argv[1]):
+    print("exit code", main(arguments), flush=True)
+"""
+
+
+def on_a_terminal(
+    environment: dict[str, str], *commands: list[str], rows: int = ROWS
+) -> list[tuple[int, str]]:
+    """Run commands on a pseudo terminal; return the exit code of each, and what the terminal received."""
     terminal, end = pty.openpty()
     fcntl.ioctl(end, termios.TIOCSWINSZ, struct.pack("HHHH", rows, COLUMNS, 0, 0))
     kept = {
@@ -50,7 +64,7 @@ def on_a_terminal(arguments: list[str], environment: dict[str, str], rows: int =
         if name not in ("NO_COLOR", "FORCE_COLOR", "COLUMNS", "LINES")
     }
     process = subprocess.Popen(
-        [sys.executable, "-m", "jobs.nightly_audit", *arguments],
+        [sys.executable, "-c", COMMANDS, json.dumps(commands)],
         stdin=end,
         stdout=end,
         stderr=subprocess.DEVNULL,
@@ -68,35 +82,43 @@ def on_a_terminal(arguments: list[str], environment: dict[str, str], rows: int =
             break
         received += piece
     os.close(terminal)
-    return process.wait(timeout=60), received.decode()
+    assert process.wait(timeout=60) == 0
+    *answers, rest = re.split(r"exit code (\d+)\r\n", received.decode())
+    assert (len(answers), rest) == (2 * len(commands), "")
+    return [(int(code), said) for said, code in zip(answers[::2], answers[1::2], strict=True)]
 
 
 def pager_in(folder: Path) -> tuple[Path, Path]:
-    """Return a pager that keeps what it is given, and the file that it keeps it in."""
+    """Return a pager that keeps what it is given, and the file that it adds it to."""
     script, kept = folder / "pager", folder / "kept"
-    script.write_text(f'#!/bin/sh\ncat > "{kept}"\necho "paged by $1"\n')
+    script.write_text(f'#!/bin/sh\ncat >> "{kept}"\necho "{END}" >> "{kept}"\necho "paged by $1"\n')
     script.chmod(0o755)
     return script, kept
 
 
-@pytest.mark.parametrize("command", [*LONG, "assignments", "durability", "reassignment"])
-def test_a_long_answer_is_shown_in_the_pager(command: str, audited: Path, tmp_path: Path) -> None:
+def test_a_long_answer_is_shown_in_the_pager(audited: Path, tmp_path: Path) -> None:
     script, kept = pager_in(tmp_path)
     plan = tmp_path / "plan.json"
     plan.write_text(json.dumps(PLAN))
-    given = LONG.get(command, [command, str(plan)] if command == "reassignment" else [command])
-    arguments = [*given, "--tables", str(audited), "--color", "never"]
-    code, received = on_a_terminal(arguments, {"PAGER": f"{script} 'the test'"})
-    assert received == "paged by the test\r\n"
-    assert code == errors.CLEAN
-    again, plain = on_a_terminal([*arguments, "--no-pager"], {"PAGER": str(script)})
-    assert (again, plain.replace("\r\n", "\n")) == (code, kept.read_text())
-    assert len(kept.read_text().splitlines()) >= ROWS
+    commands = [*LONG.values(), ["assignments"], ["durability"], ["reassignment", str(plan)]]
+    given = [[*command, "--tables", str(audited), "--color", "never"] for command in commands]
+    pager = {"PAGER": f"{script} 'the test'"}
+    answers = on_a_terminal(pager, *given, *[[*one, "--no-pager"] for one in given])
+    paged, plain = answers[: len(given)], answers[len(given) :]
+    assert paged == [(errors.CLEAN, "paged by the test\r\n")] * len(given)
+    *texts, rest = kept.read_text().split(f"{END}\n")
+    assert rest == ""
+    assert [(code, said.replace("\r\n", "\n")) for code, said in plain] == [
+        (errors.CLEAN, text) for text in texts
+    ]
+    assert all(len(text.splitlines()) >= ROWS for text in texts)
 
 
 def test_text_that_fits_the_terminal_needs_no_pager(audited: Path, tmp_path: Path) -> None:
     script, kept = pager_in(tmp_path)
-    code, received = on_a_terminal(["findings", "--tables", str(audited)], {"PAGER": str(script)}, rows=500)
+    ((code, received),) = on_a_terminal(
+        {"PAGER": str(script)}, ["findings", "--tables", str(audited)], rows=500
+    )
     assert code == errors.CLEAN
     assert received
     assert not kept.exists()
@@ -106,12 +128,13 @@ def test_the_product_has_a_pager_of_its_own(audited: Path, tmp_path: Path) -> No
     """KAFKA_AUDIT_PAGER is used before PAGER; an empty one means none."""
     script, kept = pager_in(tmp_path)
     arguments = ["timeline", "orders", "--tables", str(audited)]
-    code, received = on_a_terminal(arguments, {"KAFKA_AUDIT_PAGER": "", "PAGER": str(script)})
+    ((code, received),) = on_a_terminal({"KAFKA_AUDIT_PAGER": "", "PAGER": str(script)}, arguments)
     assert code == errors.CLEAN
     assert "orders" in received
     assert not kept.exists()
     # colours go to the pager, too
-    assert on_a_terminal(arguments, {"KAFKA_AUDIT_PAGER": str(script), "PAGER": "false"})[0] == errors.CLEAN
+    ((code, _),) = on_a_terminal({"KAFKA_AUDIT_PAGER": str(script), "PAGER": "false"}, arguments)
+    assert code == errors.CLEAN
     assert "\x1b[" in kept.read_text()
 
 
@@ -119,13 +142,13 @@ def test_leaving_the_pager_early_is_no_error(audited: Path, tmp_path: Path) -> N
     script = tmp_path / "pager"
     script.write_text("#!/bin/sh\nexit 0\n")
     script.chmod(0o755)
-    assert on_a_terminal([*LONG["sql"], "--tables", str(audited)], {"PAGER": str(script)}) == (
-        errors.CLEAN,
-        "",
-    )
+    answers = on_a_terminal({"PAGER": str(script)}, [*LONG["sql"], "--tables", str(audited)])
+    assert answers == [(errors.CLEAN, "")]
 
 
-def test_reading_commands_read_tables_in_an_object_store(audited: Path, tmp_path: Path) -> None:
+def test_reading_commands_read_tables_in_an_object_store(
+    audited: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     """The same answer as from the folder, by the scheme of the store and by Hadoop's."""
     import boto3
 
@@ -137,22 +160,13 @@ def test_reading_commands_read_tables_in_an_object_store(audited: Path, tmp_path
         client = boto3.client("s3", endpoint_url=place.url, region_name="us-east-1", **keys)
         for file in sorted(path for path in audited.rglob("*") if path.is_file()):
             client.upload_file(str(file), place.bucket, f"tables/{file.relative_to(audited)}")
-        environment = {**os.environ, **place.environment}
+        for name, value in place.environment.items():
+            monkeypatch.setenv(name, value)
         for command in commands:
-            roots = (str(audited), f"s3://{place.bucket}/tables", f"s3a://{place.bucket}/tables")
-            answers = [
-                subprocess.run(
-                    [sys.executable, "-m", "jobs.nightly_audit", *command, "--tables", root],
-                    env=environment,
-                    cwd=ROOT,
-                    capture_output=True,
-                    text=True,
-                    check=False,
-                )
-                for root in roots
-            ]
-            assert {(one.returncode, one.stdout) for one in answers} == {
-                (answers[0].returncode, answers[0].stdout)
-            }, answers
-            assert answers[0].returncode in (errors.CLEAN, errors.FINDINGS), answers[0].stderr
-            assert json.loads(answers[0].stdout.splitlines()[0])
+            answers = []
+            for root in (str(audited), f"s3://{place.bucket}/tables", f"s3a://{place.bucket}/tables"):
+                code = main([*command, "--tables", root])
+                answers.append((code, capsys.readouterr().out))
+            assert answers == [answers[0]] * 3
+            assert answers[0][0] in (errors.CLEAN, errors.FINDINGS)
+            assert json.loads(answers[0][1].splitlines()[0])
