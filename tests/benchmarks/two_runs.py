@@ -1,12 +1,13 @@
 """Pairs of runs over the same logs at the same time, begun at random offsets: whether the tables are those of
 one run. Run by hand.
 
-    .venv/bin/python tests/benchmarks/two_runs.py [--pairs 30] [--wait 0] [--at folder|s3] [--seed 7] [--logs
-    sample_logs/3.3.2-trace/delete-topic-dead-broker/broker-1]
+    .venv/bin/python tests/benchmarks/two_runs.py [--pairs 30] [--wait 0] [--at folder|s3] [--engines spark,local]
+    [--seed 7] [--logs sample_logs/3.3.2-trace/delete-topic-dead-broker/broker-1]
 
 Every run is a process of its own. Of each pair one run may end with code 2, which names the other one; with
---wait both do their work. All tables are compared in all columns but those that tell runs apart. --at s3
-starts an endpoint on loopback, which Spark reaches by Hadoop's S3A.
+--wait both do their work. All tables are compared in all columns but those that tell runs apart with the
+tables of one run of the local engine in a folder. --at s3 starts an endpoint on loopback, which Spark reaches
+by Hadoop's S3A.
 """
 
 import argparse
@@ -61,9 +62,11 @@ def contents(root: str, options: Mapping[str, str] | None) -> dict[str, list[str
     return {name: rows(root.replace("s3a://", "s3://"), name, options) for name in names}
 
 
-def begun(logs: str, tables: str, wait: float, environment: Mapping[str, str]) -> subprocess.Popen[str]:
+def begun(
+    logs: str, tables: str, wait: float, engine: str, environment: Mapping[str, str]
+) -> subprocess.Popen[str]:
     """Starts a run."""
-    command = [sys.executable, __file__, "--audit", logs, tables, str(wait)]
+    command = [sys.executable, __file__, "--audit", logs, tables, str(wait), engine]
     return subprocess.Popen(
         command,
         stdout=subprocess.PIPE,
@@ -73,7 +76,7 @@ def begun(logs: str, tables: str, wait: float, environment: Mapping[str, str]) -
     )
 
 
-def audit(logs: str, tables: str, wait: str) -> int:
+def audit(logs: str, tables: str, wait: str, engine: str) -> int:
     """One run in this process."""
     from jobs import nightly_audit
     from jobs.engine import session
@@ -82,18 +85,23 @@ def audit(logs: str, tables: str, wait: str) -> int:
         settings = session.settings
 
         session.settings = lambda: settings() | extra
-    return nightly_audit.main(
-        ["audit", logs, "--tables", tables, "--cluster", "c", "--wait", wait, "--fail-on", "critical"]
-    )
+    options = ["--cluster", "c", "--wait", wait, "--engine", engine, "--fail-on", "critical"]
+    return nightly_audit.main(["audit", logs, "--tables", tables, *options])
 
 
 def pair(
-    logs: str, tables: str, wait: float, offset: float, environment: Mapping[str, str]
+    logs: str,
+    tables: str,
+    wait: float,
+    offset: float,
+    *,
+    engines: list[str],
+    environment: Mapping[str, str],
 ) -> list[tuple[int, str]]:
     """(exit code, what was said) of two runs, the second begun later by so many seconds."""
-    first = begun(logs, tables, wait, environment)
+    first = begun(logs, tables, wait, engines[0], environment)
     time.sleep(offset)
-    second = begun(logs, tables, wait, environment)
+    second = begun(logs, tables, wait, engines[-1], environment)
     return [(run.wait(), said) for run, (said, _) in ((run, run.communicate()) for run in (first, second))]
 
 
@@ -107,6 +115,7 @@ def main() -> int:
     parser.add_argument("--pairs", type=int, default=30)
     parser.add_argument("--wait", type=float, default=0)
     parser.add_argument("--at", choices=["folder", "s3"], default="folder")
+    parser.add_argument("--engines", default="auto", help="one of both runs, or FIRST,SECOND")
     parser.add_argument("--seed", type=int, default=7)
     parser.add_argument(
         "--logs", default=str(ROOT / "sample_logs" / "3.3.2-trace" / "delete-topic-dead-broker" / "broker-1")
@@ -134,15 +143,16 @@ def main() -> int:
                 "CLASSPATH": extra["spark.driver.extraClassPath"],
             }
             base = f"s3a://{endpoint.bucket}"
-        alone = begun(given.logs, f"{base}/alone", 0, environment)
+        alone = begun(given.logs, f"{folder}/alone", 0, "local", {})
         said, _ = alone.communicate()
         if alone.returncode not in (0, 1):
             print(said)
             return 1
-        expected = contents(f"{base}/alone", options)
+        expected = contents(f"{folder}/alone", None)
         for number in range(given.pairs):
             offset, tables = offsets.uniform(0, LATEST), f"{base}/pair-{number}"
-            ended = pair(given.logs, tables, given.wait, offset, environment)
+            engines = given.engines.split(",")
+            ended = pair(given.logs, tables, given.wait, offset, engines=engines, environment=environment)
             codes = [code for code, _ in ended]
             found = contents(tables, options)
             other = [name for name in expected if found[name] != expected[name]]
