@@ -34,7 +34,7 @@ TOPIC = "invoices"
 ROUND = 3_600_000_000
 EPOCHS_A_ROUND = 10
 # the smallest measurement, which the suite runs
-SMALLEST = ("--partitions", "10", "--topics", "1")
+SMALLEST = ("--partitions", "2", "--topics", "1", "--first", "10")
 
 
 class Watch:
