@@ -20,7 +20,7 @@ from jobs.nightly_audit import main
 
 ROOT = Path(__file__).parents[2]
 GUIDE = (ROOT / "docs" / "guides" / "schedulers.md").read_text("utf-8")
-SAMPLE = ROOT / "sample_logs" / "3.3.2-default" / "reassign"
+SAMPLE = ROOT / "sample_logs" / "3.3.2-default" / "delete-topic-dead-broker"
 
 
 def blocks(language: str, begin: str = "") -> list[str]:
