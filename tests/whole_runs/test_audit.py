@@ -1,4 +1,7 @@
-"""Whole runs over real logs: verdict, tables and exit code."""
+"""Whole runs over real logs: verdict, tables and exit code.
+
+Spark makes the tables of `audited`, the local engine those that are compared with them.
+"""
 
 import contextlib
 import gzip
@@ -41,9 +44,9 @@ TABLES_OF_TIME = (
 pytestmark = pytest.mark.spark
 
 
-def audit(capsys, logs, tables: Path, *more: str) -> tuple[int, dict, str]:
+def audit(capsys, logs, tables: Path, *more: str, engine: str = "local") -> tuple[int, dict, str]:
     """Run an audit; return (exit code, verdict as JSON, text on stderr)."""
-    code = main(["audit", *map(str, logs), "--tables", str(tables), "--json", *more])
+    code = main(["audit", *map(str, logs), "--tables", str(tables), "--engine", engine, "--json", *more])
     output = capsys.readouterr()
     return code, json.loads(output.out) if output.out.strip() else {}, output.err
 
@@ -146,8 +149,8 @@ class Run:
 
 
 @pytest.fixture(scope="module")
-def runs(spark, tmp_path_factory) -> list[Run]:
-    """Run over DELETIONS up to the return of the broker, then over all of it.
+def runs(tmp_path_factory) -> list[Run]:
+    """Run the local engine over DELETIONS up to the return of the broker, then over all of it.
 
     Both runs read `over`, too, which has ended after the first one.
     """
@@ -163,7 +166,8 @@ def runs(spark, tmp_path_factory) -> list[Run]:
         config, tables = configuration(folder / "audit.toml", recordings), folder / "tables"
         printed = io.StringIO()
         with contextlib.redirect_stdout(printed):
-            code = main(["audit", "--config", str(config), "--tables", str(tables), "--json"])
+            given = ["--config", str(config), "--tables", str(tables), "--engine", "local"]
+            code = main(["audit", *given, "--json"])
         some = (rows_of(tables, table) for table in ("topic_deletions", "findings"))
         found.append(Run(code, json.loads(printed.getvalue()), *some, fingerprint(tables)))
 
@@ -224,7 +228,7 @@ def test_the_same_records_again_change_nothing(capsys, tmp_path, audited):
 
     written = versions()
     config = configuration(tmp_path / "audit.toml", DELETIONS)
-    code, verdict, _ = audit(capsys, [], audited, "--config", str(config))
+    code, verdict, _ = audit(capsys, [], audited, "--config", str(config), engine="spark")
     assert code == errors.CLEAN
     assert verdict["records_new"] == 0
     assert fingerprint(audited) == before
@@ -292,7 +296,7 @@ def test_two_clusters_in_one_tree_are_distinguished(audited):
         }
 
 
-def test_a_reassignment_that_does_not_finish(spark, capsys, tmp_path, monkeypatch):
+def test_a_reassignment_that_does_not_finish(capsys, tmp_path, monkeypatch):
     log = tmp_path / "broker-1" / "controller.log"
     log.parent.mkdir()
     log.write_text(
@@ -320,7 +324,7 @@ def test_a_reassignment_that_does_not_finish(spark, capsys, tmp_path, monkeypatc
     os.close(reader)
     with os.fdopen(writer, "w") as unread, monkeypatch.context() as patched:
         patched.setattr(sys, "stdout", unread)
-        given = ["--cluster", "c", "--now", "2026-03-01T14:00:00Z"]
+        given = ["--cluster", "c", "--now", "2026-03-01T14:00:00Z", "--engine", "local"]
         assert (
             main(["audit", str(log.parent), "--tables", str(tmp_path / "tables"), *given]) == errors.FINDINGS
         )
@@ -359,7 +363,7 @@ def test_every_illegal_pair_is_found_and_no_legal_one(audited):
     assert all(len(f["evidence"]) == 1 for f in found)
 
 
-def test_a_file_that_cannot_be_read_is_named_and_the_others_are_read(spark, capsys, tmp_path):
+def test_a_file_that_cannot_be_read_is_named_and_the_others_are_read(capsys, tmp_path):
     folder = tmp_path / "logs"
     shutil.copytree(TRACE, folder)
     log = folder / "broker-1" / "controller.log"
