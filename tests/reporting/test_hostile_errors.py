@@ -7,7 +7,10 @@ from __future__ import annotations
 import json
 import random
 import re
+from contextlib import redirect_stderr, redirect_stdout
+from dataclasses import dataclass
 from datetime import UTC, datetime
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
@@ -34,46 +37,82 @@ HOSTILE = {
     "markdown": "[click](http://evil.example.org) ![x](http://evil.example.org/x.png) ``` | a | b | **bold**",
     "mail": "\r\nSubject: forged\r\nBcc: evil@example.org\r\n\r\nbody",
     "command": "$(touch /tmp/owned) `touch /tmp/owned` ; touch /tmp/owned '",
-    "long": "A" * 10_000_000,
+    # longer than what is read of a line, and of the rest of a record
+    "long": "A" * 5_000_000,
 }
+
+
+MANY = 20_000
 
 
 def line(number: int, statement: str) -> str:
     return f"[2026-11-20 10:09:{number % 60:02},{number % 1000:03}] ERROR [ReplicaManager broker=2] Wat {statement} (kafka.server.ReplicaManager)\n"
 
 
-def audited(folder: Path, lines: list[str], capsys: pytest.CaptureFixture[str]) -> tuple[dict[str, Any], str]:
-    """Return the finding and what a terminal shows of it."""
+@dataclass(frozen=True)
+class Audited:
+    """An audit of some lines. finding: the one about them. terminal: what is shown on one."""
+
+    folder: Path
+    finding: dict[str, Any]
+    terminal: str
+
+    @property
+    def tables(self) -> Path:
+        return self.folder / "tables"
+
+    @property
+    def report(self) -> str:
+        return (self.folder / "report.html").read_text("utf-8")
+
+
+def audited(folder: Path, lines: list[str]) -> Audited:
     logs = folder / "broker-2"
     logs.mkdir(parents=True)
     # a log without a known record is refused
     begin = "[2026-11-20 10:09:00,000] INFO [KafkaServer id=2] started (kafka.server.KafkaServer)\n"
     (logs / "server.log").write_bytes("".join([begin, *lines]).encode("utf-8"))
     where = ["--tables", str(folder / "tables"), "--cluster", "c", "--engine", "local"]
-    code = main(["audit", str(logs), *where, "--report", str(folder / "report.html"), "--fail-on", "warning"])
+    with redirect_stdout(StringIO()) as shown, redirect_stderr(shown):
+        code = main(
+            ["audit", str(logs), *where, "--report", str(folder / "report.html"), "--fail-on", "warning"]
+        )
     assert code in (errors.FINDINGS, errors.INPUT)
-    shown = capsys.readouterr()
     (found,) = [row for row in rows_of(folder / "tables", "findings") if row["check_id"] == "unknown_errors"]
-    return found, shown.out + shown.err
+    return Audited(folder, found, shown.getvalue())
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("hostile")
-
-
-def test_hostile_errors_are_one_escaped_finding(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def one(tmp_path_factory: pytest.TempPathFactory) -> Audited:
+    """One record of each hostile text."""
     lines = [line(number, statement) for number, statement in enumerate(HOSTILE.values())]
-    found, terminal = audited(folder / "one", lines, capsys)
-    tables = folder / "one" / "tables"
+    return audited(tmp_path_factory.mktemp("one"), lines)
+
+
+@pytest.fixture(scope="module")
+def many(tmp_path_factory: pytest.TempPathFactory) -> Audited:
+    """As many different records as would make anything that shows each of them too large."""
+    draw = random.Random(7)
+    words = ["".join(draw.choices("abcdefghijklmnopqrstuvwxyz", k=8)) for _ in range(2000)]
+    lines = [
+        line(number, f"{draw.choice(words)} {draw.choice(words)} {number} {draw.choice(words)}")
+        for number in range(MANY)
+    ]
+    return audited(tmp_path_factory.mktemp("many"), lines)
+
+
+def test_hostile_errors_are_one_escaped_finding(one: Audited, capsys: pytest.CaptureFixture[str]) -> None:
+    found, tables = one.finding, one.tables
     # templates are not rendered, and a forged record is no record: a carriage return ends none
     assert "49" not in re.sub(r"[0-9a-f]{12,}", "", found["detail"])
     assert not [row for row in rows_of(tables, "findings") if row["severity"] in ("error", "critical")]
     assert len(found["title"]) <= 80
     assert len(found["detail"]) < 2000
-    for shown in (found["title"], found["detail"], terminal):
-        assert not [one for one in shown if not one.isprintable() and one not in "\n"], "control characters"
-    source = (folder / "one" / "report.html").read_text("utf-8")
+    for shown in (found["title"], found["detail"], one.terminal):
+        assert not [sign for sign in shown if not sign.isprintable() and sign not in "\n"], (
+            "control characters"
+        )
+    source = one.report
     assert len(source) < 3_000_000
     for tag in ("<script>alert", "<img src=x", "<svg/onload", "<!channel>"):
         assert tag not in source
@@ -84,16 +123,16 @@ def test_hostile_errors_are_one_escaped_finding(folder: Path, capsys: pytest.Cap
         == errors.CLEAN
     )
     shown = capsys.readouterr().out
-    assert not [one for one in shown if not one.isprintable() and one != "\n"]
+    assert not [sign for sign in shown if not sign.isprintable() and sign != "\n"]
     assert len(shown) < 1_000_000
     assert main(["findings", "--tables", str(tables), "--no-pager"]) == errors.CLEAN
-    assert not [one for one in capsys.readouterr().out if not one.isprintable() and one != "\n"]
+    assert not [sign for sign in capsys.readouterr().out if not sign.isprintable() and sign != "\n"]
     assert not Path("/tmp/owned").exists()
 
 
 @pytest.mark.parametrize("sink", SINKS, ids=lambda sink: sink.type)
-def test_alerts_about_hostile_errors_are_text(folder: Path, sink: Any) -> None:
-    opened = engine.opened(str(folder / "one" / "tables"))
+def test_alerts_about_hostile_errors_are_text(one: Audited, sink: Any) -> None:
+    opened = engine.opened(str(one.tables))
     rows = [row for row in engine.rows_of(opened.read("findings")) if row["check_id"] == "unknown_errors"]
     now = datetime(2026, 11, 21, tzinfo=UTC)
     planned = plan([sink], findings_of(rows, harms_of(opened, rows)), (), now=now, newest={"c": now})
@@ -104,7 +143,7 @@ def test_alerts_about_hostile_errors_are_text(folder: Path, sink: Any) -> None:
     whole = (
         [*request.body.values(), request.body.get_content()] if sink.type == "mail" else _texts(request.body)
     )
-    assert not [one for part in whole for one in part if not one.isprintable() and one != "\n"]
+    assert not [sign for part in whole for sign in part if not sign.isprintable() and sign != "\n"]
     assert sum(map(len, whole)) < 10 * text.PAGE
     if sink.type == "slack":
         assert not re.search(r"<(?:!|@|http)", json.dumps(request.body))
@@ -113,29 +152,15 @@ def test_alerts_about_hostile_errors_are_text(folder: Path, sink: Any) -> None:
         assert request.body.get_content_type() == "text/plain"
 
 
-def test_the_finding_keeps_its_fingerprint(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    some = list(HOSTILE.values())[:6]
-    first, _ = audited(
-        folder / "a", [line(number, statement) for number, statement in enumerate(some)], capsys
-    )
-    other, _ = audited(
-        folder / "b", [line(number, statement) for number, statement in enumerate(reversed(some))], capsys
-    )
-    assert first["fingerprint"] == other["fingerprint"]
+def test_the_finding_keeps_its_fingerprint(one: Audited, many: Audited) -> None:
+    assert one.finding["fingerprint"] == many.finding["fingerprint"]
+    assert one.finding["detail"] != many.finding["detail"]
 
 
-def test_a_hundred_thousand_different_errors_are_one_small_finding(
-    folder: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    draw = random.Random(7)
-    words = ["".join(draw.choices("abcdefghijklmnopqrstuvwxyz", k=8)) for _ in range(2000)]
-    lines = [
-        line(number, f"{draw.choice(words)} {draw.choice(words)} {number} {draw.choice(words)}")
-        for number in range(100_000)
-    ]
-    found, terminal = audited(folder / "many", lines, capsys)
-    assert found["title"].startswith("100,000 error records")
+def test_many_different_errors_are_one_small_finding(many: Audited) -> None:
+    found = many.finding
+    assert found["title"].startswith(f"{MANY:,} error records")
     assert len(found["evidence"]) <= 20
     assert len(found["detail"]) < 2000
-    assert len(terminal) < 100_000
-    assert (folder / "many" / "report.html").stat().st_size < 1_000_000
+    assert len(many.terminal) < 100_000
+    assert len(many.report) < 1_000_000
