@@ -18,7 +18,7 @@ from jobs.timelines import SEMANTICS_VERSION
 
 # {"version": of the semantics, "cases": {case: digest of its rows and of the evidence for the next run}}
 DIGESTS = Path(__file__).parents[1] / "timeline_cases" / "digests.json"
-SAMPLE = Path(__file__).parents[2] / "sample_logs" / "3.3.2-trace" / "delete-topic-dead-broker"
+SAMPLE = Path(__file__).parents[2] / "sample_logs" / "3.3.2-trace" / "delete-topic-dead-broker" / "broker-1"
 
 
 def digest_of(case: Path) -> str:
