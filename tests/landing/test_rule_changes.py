@@ -6,7 +6,8 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Callable
+import shutil
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -31,33 +32,34 @@ from parsers.events import EVENTS
 from parsers.rules import RuleSet, built_in
 
 SAMPLES = Path(__file__).parents[2] / "sample_logs"
-RECORDINGS = (
-    "3.9.1-kraft/controller-failover",
-    "3.3.2-trace/delete-topic-dead-broker",
-    "2.5.1-default/delete-topic",
-)
+# cluster -> folders of the nodes whose logs it is given: a controller of each mode, and another node
+RECORDED = {
+    "kraft": ("3.9.1-kraft/controller-failover/node-103", "3.9.1-kraft/controller-failover/node-2"),
+    "zookeeper": ("2.5.1-default/delete-topic/broker-1",),
+}
 TOLD = (errors.CLEAN, errors.FINDINGS, errors.INPUT)
-# the same logs as a collector hands them on
+# nodes of a third cluster, whose logs are as a collector hands them on -> their envelope
+WRAPPED_NODES = "3.3.2-trace/delete-topic-dead-broker"
 ENVELOPES: dict[str, Callable[[str], str]] = {
-    "prefix": lambda line: f"app_kafka.1.x2v@node-1    | {line}",
-    "json": lambda line: json.dumps(
+    "broker-2": lambda line: f"app_kafka.1.x2v@node-1    | {line}",
+    "broker-3": lambda line: json.dumps(
         {"log": line + "\n", "stream": "stdout", "time": "2026-11-20T10:00:00.0Z"}
     ),
 }
+Clusters = Mapping[str, Sequence[Path]]
 
 
 @pytest.fixture(scope="module")
-def clusters(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """Cluster -> folder with its logs: some recordings, and the first one in envelopes."""
-    found = {name.replace("/", "-"): SAMPLES / name for name in RECORDINGS}
-    for name, wrap in ENVELOPES.items():
-        folder = tmp_path_factory.mktemp(name)
-        for log in sorted((SAMPLES / RECORDINGS[1]).glob("*/*.log")):
-            target = folder / log.parent.name / log.name
+def clusters(tmp_path_factory: pytest.TempPathFactory) -> Clusters:
+    """Cluster -> folders with its logs: some nodes of recordings, and others in envelopes."""
+    folder = tmp_path_factory.mktemp("wrapped")
+    for node, wrap in ENVELOPES.items():
+        for log in sorted((SAMPLES / WRAPPED_NODES / node).glob("*.log")):
+            target = folder / node / log.name
             target.parent.mkdir(exist_ok=True)
             target.write_text("".join(wrap(line) + "\n" for line in log.read_text().splitlines()))
-        found[name] = folder
-    return found
+    recorded = {name: [SAMPLES / node for node in nodes] for name, nodes in RECORDED.items()}
+    return {**recorded, "wrapped": [folder]}
 
 
 def subset(chance: random.Random, share: float) -> RuleSet:
@@ -76,7 +78,31 @@ def subset(chance: random.Random, share: float) -> RuleSet:
     return replace(built_in(), rules=tuple(rules))
 
 
-def run(root: Path, clusters: dict[str, Path], tables: Path, rules: RuleSet, engine: str = "local") -> int:
+def other_patterns(chance: random.Random) -> RuleSet:
+    """All rules, but half of them match nothing, and others give another column.
+
+    What is in scope and what timelines keep stays, so that only changed records show what is to be rebuilt.
+    """
+    return replace(
+        built_in(),
+        rules=tuple(
+            replace(
+                rule,
+                pattern="(?!)" if chance.random() < 0.5 else rule.pattern.replace("?<broker>", "?<replica>"),
+            )
+            for rule in built_in().rules
+        ),
+    )
+
+
+def without_loggers(ruleset: RuleSet, *loggers: str) -> RuleSet:
+    """Return the rules that are about none of some loggers."""
+    return replace(
+        ruleset, rules=tuple(rule for rule in ruleset.rules if not set(loggers).intersection(rule.loggers))
+    )
+
+
+def run(root: Path, clusters: Clusters, tables: Path, rules: RuleSet, engine: str = "local") -> int:
     config = configuration(root / "audit.toml", clusters)
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(audit, "ruleset_of", lambda site: rules)
@@ -105,114 +131,179 @@ def unlike(got: dict[Any, list[str]], expected: dict[Any, list[str]]) -> dict[An
 
 
 @pytest.fixture(scope="module")
-def first_run(clusters: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> dict[Any, list[str]]:
+def first_tables(clusters: Clusters, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the tables of a first run with the built-in rules; tests change copies of them."""
     root = tmp_path_factory.mktemp("first")
     assert run(root, clusters, root / "tables", built_in()) in TOLD
-    return stored_rows(root / "tables")
+    return root / "tables"
 
 
-@pytest.mark.parametrize("seed", range(4))
-def test_other_rules_give_the_tables_of_a_first_run(
-    seed: int,
-    clusters: dict[str, Path],
+@pytest.fixture(scope="module")
+def first_run(first_tables: Path) -> dict[Any, list[str]]:
+    return stored_rows(first_tables)
+
+
+@pytest.fixture(scope="module")
+def half_tables(clusters: Clusters, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the tables of a run with about half of the rules, some of them changed."""
+    root = tmp_path_factory.mktemp("half")
+    run(root, clusters, root / "tables", subset(random.Random(16), 0.5))
+    return root / "tables"
+
+
+@pytest.fixture
+def half(half_tables: Path, tmp_path: Path) -> Path:
+    return shutil.copytree(half_tables, tmp_path / "tables")
+
+
+@pytest.fixture(scope="module")
+def torn_tables(clusters: Clusters, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the tables of a run whose rules have other patterns."""
+    root = tmp_path_factory.mktemp("torn")
+    run(root, clusters, root / "tables", other_patterns(random.Random(0)))
+    return root / "tables"
+
+
+@pytest.fixture
+def torn(torn_tables: Path, tmp_path: Path) -> Path:
+    return shutil.copytree(torn_tables, tmp_path / "tables")
+
+
+@pytest.fixture
+def changed(monkeypatch: pytest.MonkeyPatch) -> set[tuple[str, str]]:
+    """Return what changes of rules do to rows during a test: (kind of change, what the record was before)."""
+    seen: set[tuple[str, str]] = set()
+    changes = LocalStore._changes
+
+    def noted(store: LocalStore, *given: Any) -> pa.Table:
+        found = changes(store, *given)
+        for row in found.select([rereading.CHANGE, rereading.FORMER_TYPE]).to_pylist():
+            seen.add((row[rereading.CHANGE], "known" if row[rereading.FORMER_TYPE] else "unknown"))
+        return found
+
+    monkeypatch.setattr(LocalStore, "_changes", noted)
+    return seen
+
+
+SET_ANEW = {(rereading.SET, "unknown"), (rereading.SET, "known")}
+
+
+def become_a_first_run(
+    root: Path,
+    clusters: Clusters,
+    tables: Path,
     first_run: dict[Any, list[str]],
-    tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    chance = random.Random(seed)
-    tables = tmp_path / "tables"
-    for share in ([0.5], [0.9], [0.2, 0.8], [1.0])[seed]:
-        run(tmp_path, clusters, tables, subset(chance, share))
     capsys.readouterr()
-    assert run(tmp_path, clusters, tables, built_in()) in TOLD
+    assert run(root, clusters, tables, built_in()) in TOLD
     assert "The rules have changed: " in capsys.readouterr().out
     assert unlike(stored_rows(tables), first_run) == {}
-    assert run(tmp_path, clusters, tables, built_in()) in TOLD
+
+
+def test_more_rules_give_the_tables_of_a_first_run(
+    clusters: Clusters,
+    first_run: dict[Any, list[str]],
+    half: Path,
+    changed: set[tuple[str, str]],
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    become_a_first_run(half.parent, clusters, half, first_run, capsys)
+    assert changed == SET_ANEW
+    # and the next run finds nothing to change
+    assert run(half.parent, clusters, half, built_in()) in TOLD
     assert "The rules have changed" not in capsys.readouterr().out
-    assert unlike(stored_rows(tables), first_run) == {}
+    assert unlike(stored_rows(half), first_run) == {}
 
 
-def test_fewer_rules_give_the_tables_of_a_first_run(clusters: dict[str, Path], tmp_path: Path) -> None:
+def test_rules_that_change_twice_give_the_tables_of_a_first_run(
+    clusters: Clusters,
+    first_run: dict[Any, list[str]],
+    half: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    run(half.parent, clusters, half, subset(random.Random(2), 0.8))
+    become_a_first_run(half.parent, clusters, half, first_run, capsys)
+
+
+def test_fewer_rules_give_the_tables_of_a_first_run(
+    clusters: Clusters, first_tables: Path, tmp_path: Path, changed: set[tuple[str, str]]
+) -> None:
     """Records of loggers that no rule is about any more are counted and no longer stored."""
-    fewer = subset(random.Random(7), 0.6)
-    for rules in (built_in(), fewer):
-        run(tmp_path, clusters, tmp_path / "tables", rules)
+    fewer, tables = subset(random.Random(7), 0.6), shutil.copytree(first_tables, tmp_path / "tables")
+    fewer = without_loggers(fewer, "kafka.controller.KafkaController")
+    run(tmp_path, clusters, tables, fewer)
+    assert changed >= {(rereading.REMOVED, "known"), (rereading.OUT_OF_SCOPE, "known")}
     run(tmp_path, clusters, tmp_path / "expected", fewer)
-    assert unlike(stored_rows(tmp_path / "tables"), stored_rows(tmp_path / "expected")) == {}
+    assert unlike(stored_rows(tables), stored_rows(tmp_path / "expected")) == {}
 
 
 def power_cut(*_: object, **__: object) -> None:
     raise RuntimeError("power cut")
 
 
-@pytest.mark.parametrize("where", ["merge", "noted", "landed", "timelines"])
-def test_an_interrupted_run_is_completed(
-    where: str,
-    clusters: dict[str, Path],
-    first_run: dict[Any, list[str]],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    tables = tmp_path / "tables"
-    run(tmp_path, clusters, tables, subset(random.Random(11), 0.5))
+def cut_off(patched: pytest.MonkeyPatch, where: str) -> None:
+    """Make local runs end at a moment: around the merge, before skipped rows go, before timelines."""
     merge = LocalStore._merge_changes
 
     def merged(store: LocalStore, changes: Any) -> None:
         merge(store, changes)
         power_cut()
 
-    with monkeypatch.context() as patched:
-        if where == "merge":
-            patched.setattr(LocalStore, "_merge_changes", power_cut)
-        elif where == "noted":
-            patched.setattr(LocalStore, "_merge_changes", merged)
-        elif where == "landed":
-            patched.setattr(LocalStore, "drop_skipped", power_cut)
-        else:
-            patched.setattr(updates, "_write", power_cut)
-        assert run(tmp_path, clusters, tables, built_in()) == errors.INTERNAL
-    assert run(tmp_path, clusters, tables, built_in()) in TOLD
-    assert unlike(stored_rows(tables), first_run) == {}
+    if where == "merge":
+        patched.setattr(LocalStore, "_merge_changes", power_cut)
+    elif where == "noted":
+        patched.setattr(LocalStore, "_merge_changes", merged)
+    elif where == "landed":
+        patched.setattr(LocalStore, "drop_skipped", power_cut)
+    else:
+        patched.setattr(updates, "_write", power_cut)
+
+
+@pytest.mark.parametrize("moments", [("merge", "landed"), ("noted", "timelines")], ids=" and ".join)
+def test_an_interrupted_run_is_completed(
+    moments: Sequence[str],
+    clusters: Clusters,
+    first_run: dict[Any, list[str]],
+    torn: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Of two moments the earlier one is first, so that the second run has its work still before it."""
+    for where in moments:
+        with monkeypatch.context() as patched:
+            cut_off(patched, where)
+            assert run(torn.parent, clusters, torn, built_in()) == errors.INTERNAL
+    assert run(torn.parent, clusters, torn, built_in()) in TOLD
+    assert unlike(stored_rows(torn), first_run) == {}
 
 
 def test_clusters_that_are_not_given_are_rebuilt_too(
-    clusters: dict[str, Path],
+    clusters: Clusters,
     first_run: dict[Any, list[str]],
-    tmp_path: Path,
+    torn: Path,
+    changed: set[tuple[str, str]],
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """Only patterns change: whatever is out of scope stays so."""
-    tables, one = tmp_path / "tables", next(iter(clusters))
-    chance = random.Random(3)
-    torn = replace(
-        built_in(),
-        rules=tuple(
-            replace(rule, pattern="(?!)") if chance.random() < 0.5 else rule for rule in built_in().rules
-        ),
-    )
-    run(tmp_path, clusters, tables, torn)
-    capsys.readouterr()
-    assert run(tmp_path, {one: clusters[one]}, tables, built_in()) in TOLD
+    assert run(torn.parent, {"kraft": clusters["kraft"]}, torn, built_in()) in TOLD
+    assert changed == SET_ANEW
     assert "rebuild other clusters" in capsys.readouterr().err
-    derived = {key: rows for key, rows in stored_rows(tables).items() if key[1] != "findings"}
+    derived = {key: rows for key, rows in stored_rows(torn).items() if key[1] != "findings"}
     assert unlike(derived, {key: rows for key, rows in first_run.items() if key[1] != "findings"}) == {}
+    # their findings follow as soon as they are given
+    assert run(torn.parent, clusters, torn, built_in()) in TOLD
+    assert unlike(stored_rows(torn), first_run) == {}
 
 
 def test_logs_of_loggers_that_were_out_of_scope_are_asked_for(
-    clusters: dict[str, Path],
+    clusters: Clusters,
     first_run: dict[Any, list[str]],
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    tables, one = tmp_path / "tables", "2.5.1-default-delete-topic"
+    tables, one = tmp_path / "tables", "zookeeper"
     some = {one: clusters[one]}
-    without = replace(
-        built_in(),
-        rules=tuple(
-            rule for rule in built_in().rules if "kafka.controller.KafkaController" not in rule.loggers
-        ),
-    )
-    assert "KafkaController" not in {logger for rule in without.rules for logger in rule.loggers}
+    without = without_loggers(built_in(), "kafka.controller.KafkaController")
+    assert len(without.rules) < len(built_in().rules)
     run(tmp_path, some, tables, without)
     assert any(row["logger"] == "kafka.controller.KafkaController" for row in rows_of(tables, "passed_over"))
     empty = tmp_path / "others"
@@ -221,7 +312,7 @@ def test_logs_of_loggers_that_were_out_of_scope_are_asked_for(
         "[2026-11-20 10:00:00,000] INFO [Controller id=1] Shutdown completed (kafka.controller.KafkaController)\n"
     )
     capsys.readouterr()
-    run(tmp_path, {"others": empty}, tables, built_in())
+    run(tmp_path, {"others": [empty]}, tables, built_in())
     said = capsys.readouterr().out
     assert " records of loggers that are in scope now (kafka." in said
     assert "were not stored: give their logs again." in said
@@ -236,18 +327,16 @@ def test_logs_of_loggers_that_were_out_of_scope_are_asked_for(
 @pytest.mark.spark
 def test_spark_applies_other_rules_as_well(
     spark: Any,
-    clusters: dict[str, Path],
+    clusters: Clusters,
     first_run: dict[Any, list[str]],
-    tmp_path: Path,
+    half: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    tables, rules = tmp_path / "tables", subset(random.Random(5), 0.6)
-    assert run(tmp_path, clusters, tables, rules, "local") in TOLD
     with monkeypatch.context() as patched:
         patched.setattr(Store, "_merge_changes", power_cut)
-        assert run(tmp_path, clusters, tables, built_in(), "spark") == errors.INTERNAL
-    assert run(tmp_path, clusters, tables, built_in(), "spark") in TOLD
-    assert unlike(stored_rows(tables), first_run) == {}
+        assert run(half.parent, clusters, half, built_in(), "spark") == errors.INTERNAL
+    assert run(half.parent, clusters, half, built_in(), "spark") in TOLD
+    assert unlike(stored_rows(half), first_run) == {}
 
 
 def sorted_rows(rows: pa.Table) -> list[dict[str, Any]]:
@@ -294,7 +383,6 @@ def test_event_types_that_a_change_of_rules_concerns() -> None:
     assert rule.name in rereading.concerned(rereading.versions(without), built_in())
 
 
-def test_the_rules_are_noted_with_the_tables(clusters: dict[str, Path], tmp_path: Path) -> None:
-    run(tmp_path, {"c": clusters["2.5.1-default-delete-topic"]}, tmp_path / "tables", built_in())
-    noted = LocalStore(tmp_path / "tables")._noted()
+def test_the_rules_are_noted_with_the_tables(first_tables: Path) -> None:
+    noted = LocalStore(first_tables)._noted()
     assert json.loads(noted["kafka_audit.rules"]) == rereading.versions(built_in())
