@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import signal
@@ -34,12 +35,30 @@ from jobs.engine import local_store
 local_store.FASTER_IN_PROCESS = 0
 ingest.SMALLEST_SPLIT = ingest.LARGEST_SPLIT = 40_000
 """
+# once the first process has returned something, so that others still compute
+AT_RESULT = """
+from jobs.engine.pool import Pool
+before = Pool._computed
+def instead(*given):
+    result = before(*given)
+    os.kill(os.getpid(), {number})
+    return result
+Pool._computed = instead
+"""
+
+
+@pytest.fixture(scope="module")
+def no_rows(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return tables without rows."""
+    tables = tmp_path_factory.mktemp("no_rows")
+    with contextlib.closing(LocalStore(tables)) as opened:
+        opened.open()
+    return tables
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> Iterator[LocalStore]:
-    (tmp_path / "tables").mkdir()
-    found = LocalStore(tmp_path / "tables")
+def store(no_rows: Path, tmp_path: Path) -> Iterator[LocalStore]:
+    found = LocalStore(shutil.copytree(no_rows, tmp_path / "tables"))
     found.open()
     yield found
     found.close()
@@ -71,13 +90,13 @@ def left_behind(store: LocalStore) -> list[Path]:
 
 def test_the_pool_lands_what_one_process_lands(
     store: LocalStore,
+    no_rows: Path,
     copied: Path,
-    tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     small_splits: None,
 ) -> None:
     """Copies within the logs and copies of earlier runs are left out; every table and count is the same."""
-    here = LocalStore(tmp_path / "here")
+    here = LocalStore(shutil.copytree(no_rows, copied.with_name("here")))
     here.open()
     with monkeypatch.context() as patched:
         patched.setattr(local_store, "FASTER_IN_PROCESS", 2**62)
@@ -161,17 +180,16 @@ def test_results_are_in_order_and_only_some_inputs_are_read_ahead() -> None:
 
 @pytest.fixture
 def many(tmp_path: Path) -> tuple[str, ...]:
-    """Arguments of an audit that takes the pool some seconds."""
-    for copy in range(30):
+    """Arguments of an audit that has many pieces of work for the pool."""
+    for copy in range(2):
         shutil.copytree(
             SAMPLE, tmp_path / "many" / f"c{copy}", ignore=shutil.ignore_patterns("*.md", "*.json*")
         )
     return ("audit", str(tmp_path / "many"), "--tables", str(tmp_path / "tables"), "--engine", "local")
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-@pytest.mark.parametrize("seconds", [0.05, 0.4, 1.5])
-def test_a_signal_while_the_pool_computes_leaves_no_process(
+@pytest.mark.parametrize(("seconds", "number"), [(0.05, signal.SIGINT), (0.4, signal.SIGTERM)])
+def test_a_signal_while_processes_start_leaves_none(
     many: tuple[str, ...], number: signal.Signals, seconds: float
 ) -> None:
     at_start = AT_CALL.format(
@@ -180,16 +198,20 @@ def test_a_signal_while_the_pool_computes_leaves_no_process(
     is_interrupted(ON_POOL + at_start, number, *many)
 
 
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_while_the_pool_computes_leaves_no_process(
+    many: tuple[str, ...], number: signal.Signals
+) -> None:
+    is_interrupted(ON_POOL + AT_RESULT.format(number=int(number)), number, *many)
+
+
 def test_the_pool_ends_with_a_run_that_is_killed(
     many: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    at_start = AT_CALL.format(
-        module="jobs.engine.pool", owner="Pool", name="_started", number=int(signal.SIGKILL), seconds=1
-    )
     marks: list[str] = []
     with monkeypatch.context() as patched:
         patched.setattr("test_interrupts.left", lambda mark: marks.append(mark) or {})
-        returned, _, _ = run(ON_POOL + at_start, *many)
+        returned, _, _ = run(ON_POOL + AT_RESULT.format(number=int(signal.SIGKILL)), *many)
     assert returned == -signal.SIGKILL
     until = time.monotonic() + 5
     while left(marks[0]) and time.monotonic() < until:
@@ -214,11 +236,10 @@ def lengths(
 
 
 @pytest.mark.parametrize("chunk", [1, 2, 1000])
-def test_groups_are_folded_in_any_pieces(
-    store: LocalStore, monkeypatch: pytest.MonkeyPatch, chunk: int
-) -> None:
+def test_groups_are_folded_in_any_pieces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, chunk: int) -> None:
     """Also those whose key has a null, and those that only one side has."""
     monkeypatch.setattr(grouped, "CHUNK", chunk)
+    store = LocalStore(tmp_path)
     at = datetime(2026, 3, 1, tzinfo=UTC)
     keys = [("a", 1), ("a", None), (None, 1), (None, None), ("a", 1), ("b", 2), ("a", 1), (None, None)]
     one = pa.table(
@@ -248,3 +269,4 @@ def test_groups_are_folded_in_any_pieces(
         to_dicts(store.map_groups(none, other.slice(0, 0), ["cluster", "part"], partial(lengths, 5), schema))
         == []
     )
+    store.close()
