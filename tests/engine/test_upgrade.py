@@ -31,6 +31,9 @@ EARLIER = Path(__file__).parents[1] / "earlier_tables"
 # without `events.ends_file` and with timelines of other columns; without some columns and clustered; with the
 # columns of version 1
 COMMITS = ("d173443", "7ab00f5", "45f30f0")
+# of these the local engine does not write what they have of Delta, whatever they were converted to
+BY_SPARK = ("d173443",)
+DONE = (errors.CLEAN, errors.FINDINGS)
 LOGS = {"first": "2.8.2-default", "second": "3.3.2-default"}
 # of rows that a conversion need not give as a first run does
 FREE = {
@@ -160,8 +163,10 @@ def logs_of(cluster: str) -> str:
     return f"sample_logs/{LOGS[cluster]}/delete-topic-dead-broker/broker-1"
 
 
-def audit(tables: Path, cluster: str) -> int:
-    return main(["audit", logs_of(cluster), "--tables", str(tables), "--cluster", cluster])
+def audit(tables: Path, cluster: str, engine: str = "local") -> int:
+    """Spark is for tables that are to be converted: the local engine refuses them."""
+    where = ["--tables", str(tables), "--cluster", cluster, "--engine", engine]
+    return main(["audit", logs_of(cluster), *where])
 
 
 def files_of(folder: Path) -> dict[str, bytes]:
@@ -184,13 +189,13 @@ def comparable(tables: Path, names: Iterable[str]) -> dict[str, list[str]]:
 
 
 @pytest.fixture(scope="module")
-def first_run(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def first_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Tables of this version, of both clusters."""
     tables = tmp_path_factory.mktemp("first_run") / "tables"
     with pytest.MonkeyPatch.context() as patched:
         patched.chdir(ROOT)
         for cluster in LOGS:
-            audit(tables, cluster)
+            assert audit(tables, cluster) in DONE
     return tables
 
 
@@ -199,7 +204,7 @@ COMPARED = [
 ]
 
 
-@pytest.mark.spark
+@pytest.mark.usefixtures("spark")
 @pytest.mark.parametrize("commit", COMMITS)
 def test_tables_of_an_earlier_version_become_those_of_a_first_run(
     commit: str,
@@ -210,7 +215,8 @@ def test_tables_of_an_earlier_version_become_those_of_a_first_run(
 ) -> None:
     monkeypatch.chdir(ROOT)
     tables = unpacked(commit, tmp_path / "tables")
-    audit(tables, "first")
+    engine = "spark" if commit in BY_SPARK else "local"
+    assert audit(tables, "first", "spark") in DONE
     said = capsys.readouterr().out
     assert f"The tables were of version 0 and are of version {schemas.TABLES_VERSION} now." in said
     assert "rebuilt from events" in said
@@ -225,9 +231,9 @@ def test_tables_of_an_earlier_version_become_those_of_a_first_run(
     for name in present():
         assert DeltaTable(str(tables / name)).metadata().configuration[VERSION] == str(schemas.TABLES_VERSION)
     # and that is all: the next run finds nothing to convert
-    audit(tables, "first")
+    assert audit(tables, "first", engine) in DONE
     assert "of version" not in capsys.readouterr().out
-    audit(tables, "second")
+    assert audit(tables, "second", engine) in DONE
     assert comparable(tables, COMPARED) == theirs
     assert {row["record"] for row in rows_of(tables, "passed_over")} == {
         row["record"] for row in rows_of(first_run, "passed_over")
@@ -269,7 +275,7 @@ def test_a_conversion_that_is_interrupted_goes_on(
         assert killed >= 4
     monkeypatch.chdir(ROOT)
     for cluster in LOGS:
-        audit(tables, cluster)
+        assert audit(tables, cluster, "spark") in DONE
     assert comparable(tables, COMPARED) == comparable(first_run, COMPARED)
 
 
@@ -290,7 +296,7 @@ def test_what_is_refused_is_not_touched(
     later = schemas.TABLES_VERSION + 1
     assert small.set_properties("audit_runs", {VERSION: str(later)})
     before = files_of(tables)
-    assert audit(tables, "first") == errors.USAGE
+    assert audit(tables, "first", "spark") == errors.USAGE
     said = capsys.readouterr().err
     assert f"are of version {later} (audit_runs)" in said
     assert "Traceback" not in said
