@@ -7,7 +7,7 @@ These runs are in-process: an exception that nothing catches ends them at chosen
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,21 +21,24 @@ from jobs.nightly_audit import main
 
 RECORDING = Path(__file__).parents[2] / "sample_logs" / "3.3.2-default" / "reassign"
 UNTIL = "2026-11-20 10:30:20"
-# run, table, and whether its rows are written before the run is killed
+# two controllers, one after the other, and a broker that is none
+NODES = ("broker-5", "broker-6", "broker-0")
+# run, and where it and the runs that repeat it are killed: the table, and whether its rows are written before.
+# What is derived from events is written again by the second of two runs; an undone finding would hide what a
+# later one did, so the runs that write findings are killed last
 POINTS = [
-    ("first", "events", True),
-    ("first", "findings", True),
-    ("first", "audit_runs", True),
-    ("second", "events", True),
-    ("second", "partition_states", True),
-    ("second", "coverage", True),
-    ("second", "findings", True),
-    ("second", "finding_subjects", True),
-    ("second", "audit_runs", False),
-    ("second", "audit_runs", True),
-    ("second", "cluster_facts", True),
+    ("first", [("events", True), ("findings", True)]),
+    ("first", [("audit_runs", True)]),
+    ("second", [("events", True), ("findings", True)]),
+    ("second", [("partition_states", True), ("finding_subjects", True)]),
+    ("second", [("coverage", True), ("audit_runs", False)]),
+    ("second", [("audit_runs", True)]),
+    ("second", [("cluster_facts", True)]),
 ]
-IDS = [f"{run}, {'after' if is_written else 'before'} {table}" for run, table, is_written in POINTS]
+IDS = [
+    ", ".join([run, *(f"{'after' if is_written else 'before'} {table}" for table, is_written in points)])
+    for run, points in POINTS
+]
 
 pytestmark = pytest.mark.spark
 
@@ -74,8 +77,9 @@ def killed(logs: Path, tables: Path, table: str, is_written: bool) -> None:
 def folders(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path, Path]:
     """Return the folders (logs of the first run, logs of both runs, tables of the first run)."""
     folder = tmp_path_factory.mktemp("runs")
-    write_early(RECORDING, folder / "early", UNTIL)
-    shutil.copytree(RECORDING, folder / "both", ignore=shutil.ignore_patterns("*.md", "*.json*"))
+    for node in NODES:
+        shutil.copytree(RECORDING / node, folder / "both" / node)
+    write_early(folder / "both", folder / "early", UNTIL)
     # both have the same name while they are audited, because events name the file that they were read from
     (folder / "early").rename(folder / "logs")
     audit(folder / "logs", folder / "tables")
@@ -88,13 +92,12 @@ def undisturbed(
     folders: tuple[Path, Path, Path], tmp_path_factory: pytest.TempPathFactory
 ) -> dict[tuple[str, int], Any]:
     """Return (first or second run, number of audits) -> contents of the tables."""
-    folder, found = tmp_path_factory.mktemp("undisturbed"), {}
-    for run, logs in (("first", folders[0]), ("second", folders[1])):
-        if run == "second":
-            shutil.copytree(folders[2], folder / run)
-        for runs in (1, 2):
-            with_logs(folders, logs, folder / run, audit)
-            found[run, runs] = contents(folder / run)
+    folder, found = tmp_path_factory.mktemp("undisturbed"), {("first", 1): contents(folders[2])}
+    for run in ("first", "second"):
+        shutil.copytree(folders[2], folder / run)
+    for run, runs, logs in (("first", 2, folders[0]), ("second", 1, folders[1]), ("second", 2, folders[1])):
+        with_logs(folders, logs, folder / run, audit)
+        found[run, runs] = contents(folder / run)
     return found
 
 
@@ -110,19 +113,20 @@ def with_logs(
         common.rename(logs)
 
 
-@pytest.mark.parametrize("point", POINTS, ids=IDS)
+@pytest.mark.parametrize(("run", "points"), POINTS, ids=IDS)
 def test_the_same_command_completes_a_killed_run(
     folders: tuple[Path, Path, Path],
     undisturbed: dict[tuple[str, int], Any],
     tmp_path: Path,
-    point: tuple[str, str, bool],
+    run: str,
+    points: Sequence[tuple[str, bool]],
 ) -> None:
-    run, table, is_written = point
     tables, logs = tmp_path / "tables", folders[0] if run == "first" else folders[1]
     if run == "second":
         shutil.copytree(folders[2], tables)
-    with_logs(folders, logs, tables, lambda one, into: killed(one, into, table, is_written))
+    for point in points:
+        with_logs(folders, logs, tables, lambda one, into, point=point: killed(one, into, *point))
     with_logs(folders, logs, tables, audit)
     # a run that was recorded is complete, so the same command is a second run
-    runs = 1 + ((table, is_written) in (("cluster_facts", True), ("audit_runs", True)))
+    runs = 1 + (points[-1] in (("cluster_facts", True), ("audit_runs", True)))
     assert differences(undisturbed[run, runs], contents(tables)) == []
