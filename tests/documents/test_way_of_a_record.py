@@ -50,12 +50,14 @@ def rows_of_page() -> list[Row]:
 
 
 @contextmanager
-def calls(wanted: Collection[tuple[str, str]]) -> Iterator[dict[tuple[str, str], list[tuple[int, int]]]]:
+def calls(
+    wanted: Collection[tuple[str, str]],
+) -> Iterator[dict[tuple[str, str], list[tuple[int, threading.Thread]]]]:
     """Record (file, function or class) -> number and thread of each call, in all threads of this process.
 
     Numbers are in order of time.
     """
-    found: dict[tuple[str, str], list[tuple[int, int]]] = defaultdict(list)
+    found: dict[tuple[str, str], list[tuple[int, threading.Thread]]] = defaultdict(list)
     numbers = itertools.count()
 
     def note(frame: Any, event: str, _: Any) -> None:
@@ -68,7 +70,8 @@ def calls(wanted: Collection[tuple[str, str]]) -> Iterator[dict[tuple[str, str],
         ):
             function = code.co_filename.removeprefix(f"{ROOT}/"), code.co_qualname.removesuffix(".__init__")
             if function in wanted:
-                found[function].append((next(numbers), threading.get_ident()))
+                # an ident may be that of a thread that has ended
+                found[function].append((next(numbers), threading.current_thread()))
 
     before = sys.getprofile()
     threading.setprofile(note)
@@ -95,13 +98,13 @@ def test_functions_are_called_in_the_order_of_the_page(
         code = main(["audit", str(log), "--tables", str(tmp_path / "tables"), "--engine", engine, "--quiet"])
     assert code in (errors.CLEAN, errors.FINDINGS)
     # on Spark a thread parses small logs while the session starts
-    ((_, parsing),) = found["jobs/landing/events.py", "parsed_in_process"]
+    ((_, parsing),) = found["jobs/engine/in_process.py", "parsed_in_process"]
     at = {True: -1, False: -1}
     followed = 0
     for row in page:
         for name in row.functions:
             if numbered := found.get((row.file, name)):
-                ahead = [number for number, thread in numbered if engine == "spark" and thread == parsing]
+                ahead = [number for number, thread in numbered if engine == "spark" and thread is parsing]
                 is_ahead, numbers = bool(ahead), ahead or [number for number, _ in numbered]
                 later = [number for number in numbers if number > at[is_ahead]]
                 assert later, f"{row.file} {name} is not called after those above it"
