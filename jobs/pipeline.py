@@ -23,8 +23,9 @@ from parsers.rules import RuleSet
 
 if TYPE_CHECKING:
     from jobs.checking.checks import Clock
+    from jobs.engine.in_process import Ahead
     from jobs.engine.run_tables import RunTables
-    from jobs.landing.events import Ahead, IngestSummary
+    from jobs.landing.events import IngestSummary
     from jobs.landing.ingest import LogFile
     from jobs.nightly.updates import NewRecords, Updated
 

@@ -346,16 +346,15 @@ class Audit:
     def _on_spark(self, root: str, found: pipeline.Found) -> Iterator[tuple[Any, Any, pipeline.Found]]:
         """Yield the same for Spark. Small logs are parsed while it starts."""
         from jobs.checking import expectations
-        from jobs.engine import file_systems, lease
-        from jobs.landing import events
+        from jobs.engine import file_systems, in_process, lease
 
         at_uris = self._at_uris()
         uris = [root, *(spark_uri(one) for cluster in at_uris for one in cluster.logs)]
         configured = choice.configured()
         if configured is None or not configured.is_elsewhere:
             file_systems.require_before_start(uris)
-        if not at_uris and events.are_small(found.logs):
-            found = replace(found, ahead=events.Ahead(found.logs, self.ruleset, self.days))
+        if not at_uris and in_process.are_small(found.logs):
+            found = replace(found, ahead=in_process.Ahead(found.logs, self.ruleset, self.days))
         threading.Thread(target=expectations.preload, daemon=True).start()
         with ExitStack() as ends:
             # if another run is active in a folder of this machine, no JVM is started

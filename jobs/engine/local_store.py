@@ -60,9 +60,6 @@ from jobs.timelines import ClusterEvidence, ClusterFacts
 from parsers.events import EVENTS, Parser
 from parsers.rules import RuleSet
 
-# bytes of text that this process parses before a pool would have started
-FASTER_IN_PROCESS = 16 * 1024 * 1024
-
 
 class LocalStore(RunTables):
     """The tables of a run.
@@ -349,11 +346,12 @@ class LocalStore(RunTables):
 
         Short logs are parsed in this process, because a pool takes longer to start.
         """
-        from jobs.landing import events, ingest
+        from jobs.engine import in_process
+        from jobs.landing import ingest
 
         usable = [file for file in files if file.usable]
-        if sum(file.length for file in usable) < FASTER_IN_PROCESS:
-            return events.parsed_in_process(usable, ruleset, days)
+        if in_process.are_small(usable):
+            return in_process.parsed_in_process(usable, ruleset, days)
         from jobs.engine.parsing import OnPool
 
         parser = Parser(ruleset)

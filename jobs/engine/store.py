@@ -539,12 +539,13 @@ class Store(RunTables):
 
         files: `ingest.LogFile`; days, remote: as `events.land` has them.
         """
+        from jobs.engine import in_process
         from jobs.engine.workers import OnWorkers
-        from jobs.landing import events, ingest
+        from jobs.landing import ingest
         from parsers.events import Parser
 
-        if not remote and events.are_small(files):
-            return events.parsed_in_process(files, ruleset, days)
+        if not remote and in_process.are_small(files):
+            return in_process.parsed_in_process(files, ruleset, days)
         # workers of Spark Connect have another working directory
         parser, usable = Parser(ruleset), [ingest.absolute(file) for file in files if file.usable]
         size = ingest.split_size(usable, ingest.CORES_OF_CLUSTER)

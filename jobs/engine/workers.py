@@ -77,7 +77,7 @@ class OnWorkers:
         self.blocks = [pickle.loads(row.block) for row in self._packed.select("block").collect()]
 
     def duplicates(self, table: str, stored: StoredRecords) -> tuple[Any, int]:
-        """Return the same as `events.InProcess.duplicates`.
+        """Return the same as `in_process.InProcess.duplicates`.
 
         The first value is None or a DataFrame: number BIGINT, places ARRAY<INT>.
         """
@@ -130,7 +130,7 @@ class OnWorkers:
         return by_workers(packed.select("rows", "places"), unpack, schema)
 
     def append(self, store: Any, table: str, dropped: Any, cut_short: set[str], after: int) -> Counter[str]:
-        """Do the same as `events.InProcess.append`; the rows are counted while they are written."""
+        """Do the same as `in_process.InProcess.append`; the rows are counted while they are written."""
         counts = {"records": F.lit(True)}
         if table == "events":
             whole = F.col("item") == 0

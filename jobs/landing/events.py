@@ -2,7 +2,6 @@
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import date, datetime, timedelta
 from itertools import pairwise
@@ -11,7 +10,6 @@ from typing import Any, NamedTuple, Protocol
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from jobs import progress
 from jobs.engine.conflicts import Conflict
 from jobs.errors import ConservationError
 from jobs.landing import ingest
@@ -32,8 +30,6 @@ from parsers.events import (
 from parsers.records import Record
 from parsers.rules import RuleSet, built_in
 
-# bytes of text that one process parses before Spark's workers would have started
-SMALL = 16 * 1024 * 1024
 # most characters of a record that is checked for having been cut short
 LONGEST_CUT = 1_000_000
 # how often a run searches for duplicates again because another run has appended
@@ -221,75 +217,8 @@ def passed_over(batch: Batch, source: Source) -> pa.Table:
 # -- duplicates --------------------------------------------------------------------------------------------
 
 
-class InProcess:
-    """Splits parsed by the process of the run. blocks: with their rows."""
-
-    def __init__(
-        self, splits: Sequence[Split], parser: Parser, days: tuple[date, date] | None = None
-    ) -> None:
-        self.splits = splits
-        progress.expect(sum(split.end - split.begin for split in splits))
-        found: list[Block] = []
-        for split in splits:
-            found += parse(split, parser, days)
-            progress.advance(split.end - split.begin)
-        self.blocks = sorted(found, key=lambda block: block.number)
-
-    def duplicates(
-        self, table: str, stored: "StoredRecords | None" = None
-    ) -> tuple[Mapping[int, Sequence[int]], int]:
-        """Return (number of a block -> places of its duplicates, in this run or stored.
-
-        The number of duplicates).
-        """
-        blocks = [block for block in self.blocks if block.table == table]
-        seen = set() if stored is None else stored.among([one for block in blocks for one in block.ids])
-        found = defaultdict[int, list[int]](list)
-        for block in blocks:
-            for place, record_id in enumerate(block.ids):
-                if record_id in seen:
-                    found[block.number].append(place)
-                seen.add(record_id)
-        return found, sum(map(len, found.values()))
-
-    def records_at(self, moments: set[datetime]) -> list[Last]:
-        """Return the records that have one of these time stamps."""
-        return [
-            last
-            for block in self.blocks
-            if block.table == "events"
-            for last in records_at(block.rows, moments)
-        ]
-
-    def rows(self, table: str, dropped: Mapping[int, Sequence[int]], cut_short: set[str]) -> pa.Table:
-        """Return the rows that are no duplicates."""
-        schema = filled_columns(table, self.blocks)
-        some = [
-            remaining(one.rows, schema, dropped.get(one.number, ()), cut_short)
-            for one in self.blocks
-            if one.table == table
-        ]
-        return pa.concat_tables([schema.empty_table(), *some])
-
-    def append(
-        self, store: Any, table: str, dropped: Mapping[int, Sequence[int]], cut_short: set[str], after: int
-    ) -> Counter[str]:
-        """Append the rows that are no duplicates; return the number of records by kind.
-
-        after: the commit up to which duplicates were searched.
-        """
-        rows = self.rows(table, dropped, cut_short)
-        if rows.num_rows:
-            store.append(table, rows, after)
-        return counted(table, rows)
-
-    def close(self) -> None:
-        """Free memory."""
-        self.blocks = []
-
-
 class Parsed(Protocol):
-    """Parsed splits: `InProcess`, `jobs.engine.workers.OnWorkers` or `jobs.engine.parsing.OnPool`."""
+    """Parsed splits: `InProcess`, `OnWorkers` or `OnPool` of `jobs.engine`."""
 
     splits: Sequence[Split]
     blocks: list[Block]
@@ -441,38 +370,8 @@ def _incomplete(store: Any, clusters: Sequence[str], parsed: "Parsed") -> tuple[
 # -- landing -----------------------------------------------------------------------------------------------
 
 
-def are_small(files: Sequence[LogFile]) -> bool:
-    """Return whether logs are small enough for one process to parse."""
-    return sum(file.length for file in files if file.usable) < SMALL
-
-
 def _clusters(files: Sequence[LogFile]) -> list[str]:
     return sorted({file.cluster for file in files if file.usable})
-
-
-class Ahead:
-    """Small logs that are parsed while Spark starts and the tables are opened."""
-
-    def __init__(
-        self, files: Sequence[LogFile], ruleset: RuleSet | None = None, days: tuple[date, date] | None = None
-    ) -> None:
-        pool = ThreadPoolExecutor(1)
-        self._parsing = pool.submit(parsed_in_process, files, ruleset, days)
-        pool.shutdown(wait=False)
-
-    def parsed(self) -> InProcess:
-        """Return the parsed splits. Raises the error of the thread that parsed them."""
-        return self._parsing.result()
-
-
-def parsed_in_process(
-    files: Sequence[LogFile], ruleset: RuleSet | None, days: tuple[date, date] | None = None
-) -> InProcess:
-    """Parse logs in the process of the run."""
-    parser = Parser(ruleset)
-    return InProcess(
-        ingest.splits([file for file in files if file.usable], parser, ingest.LARGEST_SPLIT), parser, days
-    )
 
 
 def land(
@@ -482,13 +381,13 @@ def land(
     *,
     days: tuple[date, date] | None = None,
     remote: Sequence[Any] = (),
-    ahead: Ahead | None = None,
+    ahead: Any = None,
 ) -> IngestSummary:
     """Append new records to `events` and `passed_over`; a second call adds nothing.
 
     days: first and last day of the records, in the zone of the log; None: all. remote: the `remote.Remote` of
     files at URIs.
-    ahead: the same files, if they are being parsed.  Raises ConservationError where a record is lost.
+    ahead: `in_process.Ahead` of the same files, if they are being parsed. Raises ConservationError where a record is lost.
     """
     from jobs.engine.rows import run_concurrently
 
@@ -620,6 +519,8 @@ def events_of(
     """Return the events of some logs (files, globs, folders) without duplicates, with the columns of table
     `events`. No Spark.
     """
+    from jobs.engine.in_process import parsed_in_process
+
     ruleset = ruleset or built_in()
     parsed = parsed_in_process(ingest.find(ingest.Cluster(cluster, tuple(logs), timezone), ruleset), ruleset)
     return with_schema(parsed.rows("events", parsed.duplicates("events")[0], set()), EVENTS)

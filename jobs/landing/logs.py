@@ -50,7 +50,7 @@ def read_logs(
     *,
     days: tuple[date, date] | None,
     remote: Sequence[Any],
-    ahead: events.Ahead | None,
+    ahead: Any,
 ) -> tuple[Sequence[LogFile], events.IngestSummary]:
     """Read logs into the tables and return the logs that were read, and the counts.
 

@@ -21,7 +21,7 @@ from test_interrupts import AT_CALL, is_interrupted, run
 from test_landing import SAMPLE, copied_logs, read
 
 from jobs import errors
-from jobs.engine import grouped, local_store
+from jobs.engine import grouped, in_process
 from jobs.engine.local_store import LocalStore
 from jobs.engine.parsing import FOLDER
 from jobs.engine.pool import Pool, WorkerLost
@@ -31,8 +31,8 @@ from jobs.landing import events, ingest
 # the pool parses whatever there is, in many pieces
 ON_POOL = """
 from jobs.landing import ingest
-from jobs.engine import local_store
-local_store.FASTER_IN_PROCESS = 0
+from jobs.engine import in_process
+in_process.SMALL = 0
 ingest.SMALLEST_SPLIT = ingest.LARGEST_SPLIT = 40_000
 """
 # once the first process has returned something, so that others still compute
@@ -71,7 +71,7 @@ def copied(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def small_splits(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(local_store, "FASTER_IN_PROCESS", 0)
+    monkeypatch.setattr(in_process, "SMALL", 0)
     monkeypatch.setattr(ingest, "SMALLEST_SPLIT", 40_000)
     monkeypatch.setattr(ingest, "LARGEST_SPLIT", 40_000)
 
@@ -99,7 +99,7 @@ def test_the_pool_lands_what_one_process_lands(
     here = LocalStore(shutil.copytree(no_rows, copied.with_name("here")))
     here.open()
     with monkeypatch.context() as patched:
-        patched.setattr(local_store, "FASTER_IN_PROCESS", 2**62)
+        patched.setattr(in_process, "SMALL", 2**62)
         expected = events.land(here, read(copied))
     found = events.land(store, read(copied))
     assert found == expected

@@ -19,6 +19,7 @@ from tables import rows_of
 import schemas
 from jobs import errors
 from jobs.config import Cluster
+from jobs.engine import in_process
 from jobs.engine.conflicts import Conflict
 from jobs.engine.run_tables import KEYS
 from jobs.engine.store import Store
@@ -40,7 +41,7 @@ def opened(
     if request.param != "delta-rs":
         monkeypatch.setattr("jobs.engine.store.local_folder", lambda _: None)
     if request.param == "Spark's workers":
-        monkeypatch.setattr("jobs.landing.events.SMALL", 0)
+        monkeypatch.setattr("jobs.engine.in_process.SMALL", 0)
 
     some = [one for one in schemas.statements("tables") if one.name in KEYS]
 
@@ -75,7 +76,7 @@ def between(monkeypatch: pytest.MonkeyPatch, does: Callable[[str], None], table:
 
         return late
 
-    for parsed in (events.InProcess, OnWorkers):
+    for parsed in (in_process.InProcess, OnWorkers):
         monkeypatch.setattr(parsed, "append", before(parsed.append))
 
 

@@ -17,7 +17,7 @@ from tables import rows_of
 from test_hostile import CUTS, WITH_TRACE
 
 from jobs import errors
-from jobs.engine import grouped, local_store
+from jobs.engine import grouped, in_process
 from jobs.engine.rows import Frame, to_dicts
 from jobs.engine.run_tables import RunTables
 from jobs.nightly import updates
@@ -298,7 +298,7 @@ def power_cut(*_: object) -> None:
 
 def all_by_the_pool(monkeypatch: pytest.MonkeyPatch) -> None:
     """Make the local engine treat these logs like large ones."""
-    monkeypatch.setattr(local_store, "FASTER_IN_PROCESS", 0)
+    monkeypatch.setattr(in_process, "SMALL", 0)
     monkeypatch.setattr(grouped, "CHUNK", 200)
 
 
