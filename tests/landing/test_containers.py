@@ -25,6 +25,7 @@ from test_archives import LINE, PACK
 
 from jobs import errors
 from jobs.config import Cluster
+from jobs.engine import in_process
 from jobs.landing import archives, events, ingest
 from jobs.landing.archives import Limits
 from jobs.nightly_audit import main
@@ -451,7 +452,7 @@ def test_an_audit_of_standard_input_leaves_no_file(
 def test_workers_read_members(
     tables: Any, files: Files, expected: list[dict[str, Any]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(events, "SMALL", 0)
+    monkeypatch.setattr(in_process, "SMALL", 0)
     some = dict(list(files.items())[:4])
     write(
         tmp_path / "logs",

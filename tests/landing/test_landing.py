@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from jobs.config import Cluster
+from jobs.engine import in_process
 from jobs.landing import events, ingest
 
 if TYPE_CHECKING:
@@ -51,7 +52,7 @@ def test_workers_write_the_same_rows_as_one_process(
     tables: Store, logs: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     expected = events.events_of([str(logs)], "c").drop_columns(["file"]).to_pylist()
-    monkeypatch.setattr(events, "SMALL", 0)
+    monkeypatch.setattr(in_process, "SMALL", 0)
     monkeypatch.setattr(ingest, "SMALLEST_SPLIT", 40_000)
     monkeypatch.setattr(ingest, "LARGEST_SPLIT", 40_000)
     first = events.land(tables, read(logs))
