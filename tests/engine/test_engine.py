@@ -469,11 +469,27 @@ READING = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("arguments", READING, ids=" ".join)
-def test_reading_commands_need_no_java(
-    audited: Path, capsys: Any, tmp_path: Path, arguments: list[str]
-) -> None:
-    plan, config = tmp_path / "plan.json", tmp_path / "audit.toml"
+# runs commands, one after another, each with its own list of imports that were tried; prints what they print
+ONE_BY_ONE = (
+    WITHOUT_SPARK.partition("code = ")[0]
+    + """\
+import contextlib, io, json
+found = []
+for command in json.loads(sys.argv[1]):
+    tried.clear()
+    with contextlib.redirect_stdout(io.StringIO()) as out:
+        code = main(command)
+    found.append((code, out.getvalue(), tried[:]))
+print(json.dumps(found))
+"""
+)
+
+
+@pytest.fixture(scope="module")
+def commands(audited: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[str]]:
+    """Return the commands of READING as they are run, by their words."""
+    folder = tmp_path_factory.mktemp("commands")
+    plan, config = folder / "plan.json", folder / "audit.toml"
     plan.write_text(
         '{"version": 1, "partitions": [{"topic": "keep", "partition": 0, "replicas": [2, 3, 1]}]}'
     )
@@ -484,28 +500,47 @@ def test_reading_commands_need_no_java(
         engine.opened(audited).query("SELECT fingerprint FROM findings WHERE check_id = 'broker_down'").rows()
     )
     names = {"PLAN": str(plan), "CONFIG": str(config), "FINGERPRINT": finding["fingerprint"][:12]}
-    command = [*(names.get(one, one) for one in arguments), "--tables", str(audited)]
-    environment = {
-        "PATH": str(tmp_path),
-        "JAVA_HOME": str(tmp_path),
-        "HOME": str(tmp_path),
-        "PYTHONPATH": str(ROOT),
+    return {
+        " ".join(words): [*(names.get(one, one) for one in words), "--tables", str(audited)]
+        for words in READING
     }
-    if arguments[0] == "alerts":
-        # to give DuckDB rows, pyarrow asks whether pandas is there
-        environment["MAY_BE_TRIED"] = "pandas"
+
+
+@pytest.fixture(scope="module")
+def without_java(
+    commands: dict[str, list[str]], tmp_path_factory: pytest.TempPathFactory
+) -> dict[str, tuple[int, str, list[str]]]:
+    """Return what each command returns, prints and tries to import where there is neither Java nor Spark.
+
+    One process runs all of them, because each process imports for a second.
+    """
+    folder = str(tmp_path_factory.mktemp("nothing"))
     done = subprocess.run(
-        [sys.executable, "-c", WITHOUT_SPARK, *command],
-        env=environment,
+        [sys.executable, "-c", ONE_BY_ONE, json.dumps(list(commands.values()))],
+        env={"PATH": folder, "JAVA_HOME": folder, "HOME": folder, "PYTHONPATH": str(ROOT)},
         capture_output=True,
         text=True,
         check=False,
     )
-    assert done.returncode == errors.CLEAN, done.stderr
+    assert done.returncode == 0, done.stderr
+    return dict(zip(commands, json.loads(done.stdout), strict=True))
+
+
+@pytest.mark.parametrize("words", map(" ".join, READING))
+def test_reading_commands_need_no_java(
+    commands: dict[str, list[str]],
+    without_java: dict[str, tuple[int, str, list[str]]],
+    capsys: Any,
+    words: str,
+) -> None:
+    code, printed, tried = without_java[words]
+    assert code == errors.CLEAN
+    # to give DuckDB rows, pyarrow asks whether pandas is there
+    assert {*tried} - ({"pandas"} if words.startswith("alerts") else set()) == set()
     capsys.readouterr()
-    assert main(command) == errors.CLEAN
-    assert done.stdout == capsys.readouterr().out
-    assert len(done.stdout.splitlines()) > 1 or "unknown_statements" in arguments[1]
+    assert main(commands[words]) == errors.CLEAN
+    assert printed == capsys.readouterr().out
+    assert len(printed.splitlines()) > 1 or "unknown_statements" in words
 
 
 def test_a_line_is_explained_without_java(tmp_path: Path) -> None:

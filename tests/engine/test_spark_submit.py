@@ -30,9 +30,14 @@ from jobs.nightly_audit import main
 # of a stage, where shuffles may have 200; a union of queries has the tasks of all of them
 MOST_TASKS = 16
 # copies of a topic with three partitions: just enough that workers fold them
-TOPICS = 50
+TOPICS = 5
 # rows that the driver handles: there are more events, so that workers fold them
-IN_PROCESS_ROWS = 20_000
+IN_PROCESS_ROWS = 2_000
+# Spark compiles code for each stage, which takes longer than few rows
+QUICK = (
+    *("--conf", "spark.sql.codegen.wholeStage=false"),
+    *("--conf", "spark.sql.codegen.factoryMode=NO_CODEGEN"),
+)
 ROOT = Path(__file__).parents[2]
 SAMPLE = ROOT / "sample_logs" / "3.3.2-trace" / "delete-topic-dead-broker"
 
@@ -94,7 +99,7 @@ def command(
     return [
         *(f"{home}/bin/spark-submit", "--master", master, "--jars", jars, "--conf", "spark.ui.enabled=false"),
         *("--driver-java-options", java, "--conf", f"spark.executor.extraJavaOptions={JAVA}"),
-        *(*more, "--py-files", str(packages)),
+        *(*QUICK, *more, "--py-files", str(packages)),
         *(str(ROOT / "jobs" / "nightly_audit.py"), "audit", *audited, "--tables", str(tables), "--json"),
     ]
 
