@@ -211,9 +211,9 @@ class _Start:
     @classmethod
     def of(cls, resumed: Any) -> "_Start":
         """resumed: `updates.Resumed`."""
-        if resumed.is_late:
-            return cls(datetime.combine(resumed.since.date(), time(), UTC), {})
         newest = {number: moment_of(at) for number, at in resumed.before.newest_by_number.items()}
+        if resumed.is_late or not newest:
+            return cls(datetime.combine(resumed.since.date(), time(), UTC), {})
         return cls(max(newest.values()), newest)
 
 
@@ -238,7 +238,8 @@ def _changed(starts: Mapping[str, _Start], shared: Mapping[tuple[str, int], Shar
             | at_or_after("valid_from", one.at)
             | below("leader", 0)
             | has_fewer(
-                "isr", max(known.min_isr.largest() for key, known in shared.items() if key[0] == name)
+                "isr",
+                max((known.min_isr.largest() for key, known in shared.items() if key[0] == name), default=0),
             )
             for name, one in starts.items()
         }
