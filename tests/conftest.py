@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import settings
+from spark_settings import NO_GENERATED_CODE
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -68,10 +69,9 @@ def spark() -> Iterator[SparkSession]:
 
     os.environ["TZ"] = "UTC"
     time.tzset()
-    quick = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
-    # of few rows each further task takes longer than its rows
-    quick |= {"spark.sql.shuffle.partitions": "2", "spark.databricks.delta.snapshotPartitions": "1"}
-    started = session.start(quick)
+    # a task takes longer than to process few rows
+    few_tasks = {"spark.sql.shuffle.partitions": "2", "spark.databricks.delta.snapshotPartitions": "1"}
+    started = session.start(NO_GENERATED_CODE | few_tasks)
     # fixtures of modules run before the fixture of a test that sets it
     os.environ.update([MASTER])
     yield started

@@ -296,7 +296,7 @@ def _in_order(queries: Queries, found: list[dict[str, Any]]) -> list[dict[str, A
 
 
 @cache
-def _only_of(package: str) -> frozenset[str]:
+def _printed_only_by(package: str) -> frozenset[str]:
     """Return the event types that only classes of a package print."""
     return frozenset(
         rule.name
@@ -320,7 +320,7 @@ def _modes(queries: Queries) -> dict[str, dict[str, Any]]:
             "SELECT DISTINCT cluster, event_type FROM audited_events WHERE event_type IS NOT NULL"
         ):
             seen.setdefault(row["cluster"], set()).add(row["event_type"])
-        of_quorum, of_zookeeper = map(_only_of, ("org.apache.kafka.controller.", "kafka.controller."))
+        of_quorum, of_zookeeper = map(_printed_only_by, ("org.apache.kafka.controller.", "kafka.controller."))
         for row in found:
             types = seen.get(row["cluster"], set())
             row["is_kraft"] |= bool(types & of_quorum) and not types & of_zookeeper

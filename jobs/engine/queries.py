@@ -68,7 +68,7 @@ def read_often(rows: Frame, count: int = 0) -> Frame:
     """Return rows for many queries: rows of files unchanged, others in memory where this process handles that
     many.
 
-    count: how many there are at least; Spark does not start on rows that are too many.
+    count: how many there are at least. Where that is more than Spark may send, it is not asked for them.
     """
     if isinstance(rows, Relation):
         return rows if rows.folder else computed(rows)

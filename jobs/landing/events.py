@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date, datetime, timedelta
 from itertools import pairwise
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -29,6 +29,9 @@ from parsers.events import (
 )
 from parsers.records import Record
 from parsers.rules import RuleSet, built_in
+
+if TYPE_CHECKING:
+    from jobs.engine.in_process import Ahead
 
 # most characters of a record that is checked for having been cut short
 LONGEST_CUT = 1_000_000
@@ -381,13 +384,13 @@ def land(
     *,
     days: tuple[date, date] | None = None,
     remote: Sequence[Any] = (),
-    ahead: Any = None,
+    ahead: "Ahead | None" = None,
 ) -> IngestSummary:
     """Append new records to `events` and `passed_over`; a second call adds nothing.
 
     days: first and last day of the records, in the zone of the log; None: all. remote: the `remote.Remote` of
     files at URIs.
-    ahead: `in_process.Ahead` of the same files, if they are being parsed. Raises ConservationError where a record is lost.
+    ahead: the same files, if they are being parsed. Raises ConservationError where a record is lost.
     """
     from jobs.engine.rows import run_concurrently
 

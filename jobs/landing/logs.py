@@ -18,6 +18,7 @@ from parsers.explanation import counted, visible
 from parsers.rules import RuleSet
 
 if TYPE_CHECKING:
+    from jobs.engine.in_process import Ahead
     from jobs.engine.run_tables import RunTables
     from jobs.timelines import ClusterFacts
 
@@ -50,7 +51,7 @@ def read_logs(
     *,
     days: tuple[date, date] | None,
     remote: Sequence[Any],
-    ahead: Any,
+    ahead: Ahead | None,
 ) -> tuple[Sequence[LogFile], events.IngestSummary]:
     """Read logs into the tables and return the logs that were read, and the counts.
 

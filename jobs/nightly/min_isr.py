@@ -43,7 +43,7 @@ class MinIsr:
         """Return the largest value that any topic may have had."""
         logged = [value for some in (*self.topics.values(), self.default) for _, value in some]
         others = [self.of_brokers, *(value for _, value in self.configured)]
-        return max(DEFAULT, *(value for value in (*logged, *others) if value is not None), DEFAULT)
+        return max(value for value in (DEFAULT, *logged, *others) if value is not None)
 
     def smallest(self) -> dict[str | None, int]:
         """Return topic -> the smallest value that lines show, which proves that a smaller ISR was too small.

@@ -93,6 +93,7 @@ def write(store: Any, updated: Any, rebuilt: Iterable[str], config: Config) -> N
         EVERY,
         above,
         any_of,
+        computed,
         differing,
         distinct,
         having,
@@ -143,7 +144,7 @@ def write(store: Any, updated: Any, rebuilt: Iterable[str], config: Config) -> N
     def extend() -> Any:
         known = topics.not_of(where(stored, newest))
         latest = topics.not_of(store.read("partition_timeline", since, _lasting(starts), columns))
-        changed = distinct(select(where(latest, _changed(starts, shared)), *KEY))
+        changed = computed(distinct(select(where(latest, _changed(starts, shared)), *KEY)))
         unchanged = store.map_groups(
             select(lacking(latest, changed, KEY), *KEY, *OPEN_COLUMNS),
             lacking(known, changed, KEY),

@@ -45,7 +45,7 @@ TIMELINE_COLUMNS = (
     "state",
     "record_id",
 )
-# of intervals that last
+# of intervals that have not ended
 OPEN_COLUMNS = (
     "partition",
     "valid_from",

@@ -149,7 +149,7 @@ def interrupted(logs: Path, tables: Path, number: signal.Signals, after: float) 
 
 
 def undisturbed(logs: Path, work: Path, night: str, runs: int) -> Path:
-    """Tables of a run that nothing disturbs, after so many others; they are made when they are needed."""
+    """Return the tables of an undisturbed run that follows so many others, made at the first call."""
     tables = work / f"{night}-{runs}"
     if not tables.exists():
         if runs:

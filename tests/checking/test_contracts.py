@@ -270,7 +270,7 @@ def test_a_broken_contract_ends_the_run(request, capsys, tmp_path, monkeypatch, 
     if engine == "spark":
         request.getfixturevalue("spark")
     if rows_of == "spark, many":
-        # of all tables `events` alone has more rows
+        # only `events` has more rows
         monkeypatch.setenv(IN_PROCESS, "1000")
     by: set[str] = set()
     for name in ("of_rows", "of_frames"):
@@ -313,7 +313,7 @@ def test_a_broken_contract_ends_the_run(request, capsys, tmp_path, monkeypatch, 
 
 
 def ran(*arguments: str) -> tuple[int, str, str]:
-    """What a command returns and prints, see `apart`."""
+    """Return the exit code of a command and what it prints; see `apart`."""
     with contextlib.redirect_stdout(io.StringIO()) as out, contextlib.redirect_stderr(io.StringIO()) as err:
         code = main(list(arguments))
     return code, out.getvalue(), err.getvalue()

@@ -35,8 +35,8 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).parents[2]
 SAMPLE = ROOT / "sample_logs" / "3.3.2-trace" / "delete-topic-dead-broker"
-# runs a command with imports that fail and that are noted
-WITHOUT_SPARK = """\
+# imports of these packages fail and are noted
+BLOCKED = """\
 import os, sys
 tried = []
 class Hook:
@@ -46,10 +46,16 @@ class Hook:
             raise ImportError(f"{name} is blocked")
 sys.meta_path.insert(0, Hook())
 from jobs.nightly_audit import main
+"""
+# runs a command
+WITHOUT_SPARK = (
+    BLOCKED
+    + """\
 code = main(sys.argv[1:])
 assert not {*tried} - {os.environ.get("MAY_BE_TRIED")}, tried
 sys.exit(code)
 """
+)
 
 
 @pytest.fixture(scope="module")
@@ -471,7 +477,7 @@ READING = [
 
 # runs commands, one after another, each with its own list of imports that were tried; prints what they print
 ONE_BY_ONE = (
-    WITHOUT_SPARK.partition("code = ")[0]
+    BLOCKED
     + """\
 import contextlib, io, json
 found = []
@@ -487,7 +493,7 @@ print(json.dumps(found))
 
 @pytest.fixture(scope="module")
 def commands(audited: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[str]]:
-    """Return the commands of READING as they are run, by their words."""
+    """Return the words of each command of READING -> its arguments."""
     folder = tmp_path_factory.mktemp("commands")
     plan, config = folder / "plan.json", folder / "audit.toml"
     plan.write_text(

@@ -21,6 +21,7 @@ from benchmarks.nights import Recording
 from conftest import JAVA
 from logs import configuration
 from processes import MARK, left
+from spark_settings import NO_GENERATED_CODE
 from test_engines import tables_of
 
 from jobs.engine import session
@@ -33,11 +34,6 @@ MOST_TASKS = 16
 TOPICS = 5
 # rows that the driver handles: there are more events, so that workers fold them
 IN_PROCESS_ROWS = 2_000
-# Spark compiles code for each stage, which takes longer than few rows
-QUICK = (
-    *("--conf", "spark.sql.codegen.wholeStage=false"),
-    *("--conf", "spark.sql.codegen.factoryMode=NO_CODEGEN"),
-)
 ROOT = Path(__file__).parents[2]
 SAMPLE = ROOT / "sample_logs" / "3.3.2-trace" / "delete-topic-dead-broker"
 
@@ -99,7 +95,8 @@ def command(
     return [
         *(f"{home}/bin/spark-submit", "--master", master, "--jars", jars, "--conf", "spark.ui.enabled=false"),
         *("--driver-java-options", java, "--conf", f"spark.executor.extraJavaOptions={JAVA}"),
-        *(*QUICK, *more, "--py-files", str(packages)),
+        *(part for name, value in NO_GENERATED_CODE.items() for part in ("--conf", f"{name}={value}")),
+        *(*more, "--py-files", str(packages)),
         *(str(ROOT / "jobs" / "nightly_audit.py"), "audit", *audited, "--tables", str(tables), "--json"),
     ]
 

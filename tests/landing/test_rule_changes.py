@@ -81,7 +81,8 @@ def subset(chance: random.Random, share: float) -> RuleSet:
 def other_patterns(chance: random.Random) -> RuleSet:
     """All rules, but half of them match nothing, and others give another column.
 
-    What is in scope and what timelines keep stays, so that only changed records show what is to be rebuilt.
+    The scope and the columns that timelines keep are the same, so that only changed records show what has to be
+    rebuilt.
     """
     return replace(
         built_in(),

@@ -38,7 +38,7 @@ HOSTILE = {
     "mail": "\r\nSubject: forged\r\nBcc: evil@example.org\r\n\r\nbody",
     "command": "$(touch /tmp/owned) `touch /tmp/owned` ; touch /tmp/owned '",
     # longer than what is read of a line, and of the rest of a record
-    "long": "A" * 5_000_000,
+    "long": "A" * 10_000_000,
 }
 
 

@@ -10,11 +10,8 @@ import sys
 from pathlib import Path
 
 import pytest
+from spark_settings import NO_GENERATED_CODE
 
-# Spark's code generator takes longer than the smallest measurement
-INTERPRETED = (
-    "--conf spark.sql.codegen.wholeStage=false --conf spark.sql.codegen.factoryMode=NO_CODEGEN pyspark-shell"
-)
 BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
 NAMES = sorted(path.stem for path in BENCHMARKS.glob("*.py"))
 
@@ -35,7 +32,8 @@ def test_a_benchmark_measures(name: str) -> None:
     smallest = importlib.import_module(f"benchmarks.{name}").SMALLEST
     # each chooses its engines by itself
     environment = {key: value for key, value in os.environ.items() if key != "KAFKA_AUDIT_MASTER"}
-    environment["PYSPARK_SUBMIT_ARGS"] = INTERPRETED
+    given = [f"--conf {name}={value}" for name, value in NO_GENERATED_CODE.items()]
+    environment["PYSPARK_SUBMIT_ARGS"] = " ".join([*given, "pyspark-shell"])
     command = [sys.executable, str(BENCHMARKS / f"{name}.py"), *smallest]
     ran = subprocess.run(command, capture_output=True, text=True, timeout=600, env=environment, check=False)
     assert ran.returncode == 0, ran.stdout + ran.stderr
