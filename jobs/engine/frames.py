@@ -47,11 +47,13 @@ def most_sent() -> int:
     return min(in_process_rows(), ROWS_SENT)
 
 
-def small_table(rows: DataFrame) -> pa.Table | None:
-    """Return the rows of a frame; None where there are more than Spark may send and this process handles."""
-    most = most_sent()
-    found = rows.limit(most + 1).toArrow()
-    return found if found.num_rows <= most else None
+def computed_once(rows: DataFrame) -> pa.Table | DataFrame:
+    """Return the rows of a frame, computed once: in memory where Spark may send that many and this process
+    handles them, else as they are stored on Spark's workers.
+    """
+    # not persist: a query over a plan with lambdas does not find its cached rows
+    stored = rows.localCheckpoint()
+    return stored.toArrow() if stored.count() <= most_sent() else stored
 
 
 def framed(spark: SparkSession, rows: pa.Table) -> DataFrame:

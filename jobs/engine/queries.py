@@ -15,7 +15,7 @@ import pyarrow as pa
 from jobs.engine import database, later, rows_of
 from jobs.engine.frames import most_sent
 from jobs.engine.relation import Relation, session
-from jobs.engine.rows import Frame, computed, in_memory_if_small, in_spark
+from jobs.engine.rows import Frame, computed, in_spark, to_table
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -64,15 +64,17 @@ def over(spark: SparkSession | None, frames: Iterable[Frame]) -> Queries:
     return database.Database() if are_few else InSpark(spark)
 
 
-def read_often(rows: Frame, count: int = 0) -> Frame:
-    """Return rows for many queries: rows of files unchanged, others in memory where this process handles that
-    many.
+def read_often(rows: Frame, *, count: int | None = None, is_table: bool = False) -> Frame:
+    """Return rows for many queries: those of files unchanged, others computed once.
 
-    count: how many there are at least. Where that is more than Spark may send, it is not asked for them.
+    count: how many there are, where that is known. is_table: they are all rows of a table. Where there are
+    more than Spark may send, these two stay as they are, because each query reads the columns that it needs.
     """
     if isinstance(rows, Relation):
         return rows if rows.folder else computed(rows)
-    return rows if count > most_sent() else in_memory_if_small(rows)
+    if is_table or (count is not None and count > most_sent()):
+        return rows
+    return computed(rows) if count is None else Relation.of(to_table(rows))
 
 
 class InSpark:

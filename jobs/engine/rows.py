@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from functools import partial, reduce
+from functools import reduce
 from operator import or_
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -22,7 +22,7 @@ import pyarrow.dataset as ds
 from jobs.engine import rows_of
 from jobs.engine.database import identifier
 from jobs.engine.database import text as in_duckdb
-from jobs.engine.frames import ROWS_IN_PLAN, OfBatches, by_workers, framed, in_process_rows, small_table
+from jobs.engine.frames import ROWS_IN_PLAN, OfBatches, by_workers, computed_once, framed
 from jobs.engine.later import arrow
 from jobs.engine.later import functions as F
 from jobs.engine.literals import moment, quoted
@@ -427,7 +427,7 @@ def map_groups(one: Frame, other: Frame, by: Sequence[str], fold: Fold, schema: 
         rows = folded(tuple(value.as_py() for value in key), some.to_pylist(), others.to_pylist())
         return pa.Table.from_pylist(rows, schema=schema)
 
-    left, right = _alike(*run_concurrently(*(partial(in_memory_if_small, rows) for rows in (one, other))))
+    left, right = _alike(one, other)
     if isinstance(left, Relation):
         return _folded_in_order(left, right, by, folded, schema)
     # new names, because both sides may derive from one frame
@@ -471,23 +471,8 @@ def computed(rows: Frame) -> Frame:
     (one,) = _alike(rows)
     if isinstance(one, Relation):
         return Relation.of(one.table())
-    few = small_table(one)
-    # not persist: a query over a plan with lambdas does not find its cached rows
-    return one.localCheckpoint(eager=False) if few is None else Relation.of(few)
-
-
-def table_if_small(rows: Frame) -> pa.Table | None:
-    """Return the rows in memory where this process handles that many, else None."""
-    if not isinstance(rows, pa.Table | Relation):
-        return small_table(rows)
-    few = to_table(rows)
-    return few if few.num_rows <= in_process_rows() else None
-
-
-def in_memory_if_small(rows: Frame) -> Frame:
-    """Return a frame of Spark as a relation where this process handles that many rows, else unchanged."""
-    few = None if isinstance(rows, pa.Table | Relation) else small_table(rows)
-    return rows if few is None else Relation.of(few)
+    found = computed_once(one)
+    return Relation.of(found) if isinstance(found, pa.Table) else found
 
 
 def in_spark(spark: SparkSession, rows: Frame) -> DataFrame:

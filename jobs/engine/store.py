@@ -19,7 +19,7 @@ import schemas
 from jobs.engine import upgrade
 from jobs.engine.conflicts import LANDING, Conflict, refused
 from jobs.engine.delta_rs import DeltaRsTables, Filters, aligned, files_of, vocabulary_ddl
-from jobs.engine.frames import by_workers, framed, in_process_rows, of_rows, small_table
+from jobs.engine.frames import by_workers, framed, in_process_rows, most_sent, of_rows
 from jobs.engine.later import errors, gateway
 from jobs.engine.later import functions as F
 from jobs.engine.relation import Relation
@@ -43,7 +43,6 @@ from jobs.engine.rows import (
     one_of,
     quoted,
     select,
-    table_if_small,
     to_dicts,
     to_table,
     together,
@@ -459,10 +458,11 @@ class Store(RunTables):
         def rows() -> DataFrame:
             return self.table(table).filter(in_clusters(names))
 
-        if table in self._too_large or table in LANDED or (small := small_table(rows())) is None:
+        # Delta answers this from its log
+        if table in self._too_large or self.table(table).count() > most_sent():
             self._too_large.add(table)
             return Cached(self.spark, names, None, rows)
-        return Cached(self.spark, names, small)
+        return Cached(self.spark, names, rows().toArrow())
 
     def rows_with(
         self,
@@ -501,13 +501,12 @@ class Store(RunTables):
     ) -> Frame:
         """Return rows of some clusters, at least those whose value of a column is among those of others."""
         names, wanted = sorted(clusters), list(columns or schemas.columns(table))
-        if (
-            not self.is_in_memory(table, names)
-            and (small := table_if_small(distinct(select(values, column)))) is not None
-        ):
-            where = pc.field(column).isin(small[column].combine_chunks())
-            if (found := self._found(table, names, wanted, where)) is not None:
-                return Relation.of(found)
+        if not self.is_in_memory(table, names):
+            some = computed(distinct(select(values, column)))
+            if isinstance(some, Relation):
+                where = pc.field(column).isin(some.table()[column].combine_chunks())
+                if (found := self._found(table, names, wanted, where)) is not None:
+                    return Relation.of(found)
         return self.read(table, names, EVERY, columns)
 
     def rows_that_have(
@@ -660,12 +659,13 @@ class Store(RunTables):
         names = frozenset(clusters)
         is_new = table in self._created
         before = None if is_new and self._delta_rs is None else self._rows_in_cache(table, names)
-        small: Any
+        new: Any = rows
         if not isinstance(rows, pa.Table | Relation):
             new = _by_name(table, rows)
-            small = None if table in self._too_large else small_table(new)
-        else:
-            small = aligned(to_table(rows), table_schema(table))
+            new = new if table in self._too_large else computed(new)
+        small: Any = None
+        if isinstance(new, pa.Table | Relation):
+            small = aligned(to_table(new), table_schema(table))
         goes = of_clusters(names) & condition
         if before is not None and before.is_whole and small is not None and small.num_rows <= self._most_rows:
             replaced = met(before.in_memory, goes)
@@ -716,6 +716,7 @@ class Store(RunTables):
         if not clusters:
             self.replace(table, rebuilt, rows)
             return
+        partitions, rows = computed(partitions), computed(rows)
         if self._are_partitions_replaced(table, frozenset(clusters), frozenset(rebuilt), partitions, rows):
             return
         condition = UNSETTLED if "settled" in schemas.columns(table) else EVERY
@@ -735,11 +736,12 @@ class Store(RunTables):
 
         Return whether it was done.
         """
-        if self._delta_rs is None or (keys := table_if_small(partitions)) is None:
+        if self._delta_rs is None or not all(
+            isinstance(one, pa.Table | Relation) for one in (partitions, rows)
+        ):
             return False
-        if (some := table_if_small(rows)) is None:
-            return False
-        new, may_settle = aligned(some, table_schema(table)), "settled" in schemas.columns(table)
+        keys, new = to_table(partitions), aligned(to_table(rows), table_schema(table))
+        may_settle = "settled" in schemas.columns(table)
         cached = None if table in self._too_large else self._rows_in_cache(table, clusters | rebuilt)
         if (
             cached is not None

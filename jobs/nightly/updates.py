@@ -186,7 +186,7 @@ def read(store: RunTables, clusters: Sequence[str], keeps: Keeps) -> NewRecords:
         row["cluster"]: row["first"].replace(tzinfo=None) for row in counted if row["first"] is not None
     }
     count = sum(row["count"] for row in counted)
-    events = read_often(_recognised(rows), count)
+    events = read_often(_recognised(rows), count=count)
     version = store.version("events") if changes is None else changes.version
     return NewRecords(events, removed, stored, rebuilt, version, count, begins, _hours(counted), keeps)
 
@@ -378,7 +378,7 @@ def scope(store: RunTables, updated: Updated, clusters: Iterable[str], days: int
     read = run_concurrently(*(partial(store.read, name, *given) for name, given in asked.items()))
     tables: dict[str, Frame] = dict(zip(looked_at, read, strict=True))
     if not begins:
-        return _read_often(tables)
+        return _read_often(tables, are_tables=True)
     reported = _reported(store, names)
     folded = (
         set()
@@ -469,8 +469,8 @@ def _reported(store: RunTables, clusters: Iterable[str]) -> dict[tuple[str, str]
     return reported
 
 
-def _read_often(tables: Mapping[str, Frame]) -> dict[str, Frame]:
-    often = run_concurrently(*(partial(read_often, rows) for rows in tables.values()))
+def _read_often(tables: Mapping[str, Frame], *, are_tables: bool = False) -> dict[str, Frame]:
+    often = run_concurrently(*(partial(read_often, rows, is_table=are_tables) for rows in tables.values()))
     return dict(zip(tables, often, strict=True))
 
 

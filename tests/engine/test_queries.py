@@ -14,7 +14,8 @@ import pytest
 from jobs.engine.database import Database
 from jobs.engine.frames import ROWS_SENT
 from jobs.engine.queries import FAILED, InSpark, Queries, over, read_often
-from jobs.engine.rows import in_spark
+from jobs.engine.relation import Relation
+from jobs.engine.rows import computed, in_spark
 
 pytestmark = pytest.mark.spark
 
@@ -226,12 +227,35 @@ def test_a_query_reads_no_file(tmp_path: Any) -> None:
     assert not (tmp_path / "out.csv").exists()
 
 
-def test_spark_fetches_no_rows_that_are_known_to_be_too_many() -> None:
-    class Frame:
-        def limit(self, _: int) -> None:
-            raise AssertionError("rows are fetched")
+class Frame:
+    """A frame of Spark with some rows that fails where more are fetched than Spark may send."""
 
-    rows = Frame()
-    assert read_often(rows, ROWS_SENT + 1) is rows
-    with pytest.raises(AssertionError, match="rows are fetched"):
-        read_often(rows, ROWS_SENT)
+    sparkSession = object()
+
+    def __init__(self, rows: int, *, stored: bool = False) -> None:
+        self.rows, self.stored, self.computed = rows, stored, 0
+
+    def localCheckpoint(self) -> Frame:
+        self.computed += 1
+        return Frame(self.rows, stored=True)
+
+    def count(self) -> int:
+        assert self.stored, "rows are computed only to be counted"
+        return self.rows
+
+    def toArrow(self) -> pa.Table:
+        assert self.rows <= ROWS_SENT, "rows are fetched"
+        return pa.table({"number": range(self.rows)})
+
+
+@pytest.mark.parametrize("rows", [0, 3, ROWS_SENT, ROWS_SENT + 1])
+def test_spark_computes_rows_once_and_sends_them_where_they_are_few(rows: int) -> None:
+    few, frame = rows <= ROWS_SENT, Frame(rows)
+    found = computed(frame)
+    assert frame.computed == 1
+    assert isinstance(found, Relation if few else Frame)
+    assert found.count() == rows
+    known = read_often(frame, count=rows)
+    assert frame.computed == 1, "the number was known"
+    assert isinstance(known, Relation) if few else known is frame
+    assert read_often(frame, is_table=True) is frame
