@@ -108,6 +108,9 @@ _LIGATURES = {0xFB00: "ff", 0xFB01: "fi", 0xFB02: "fl", 0xFB03: "ffi", 0xFB04: "
 _LIGATURE = re.compile("[\ufb00-\ufb04]")
 _PAGE = re.compile(r"\s{0,60}(?:Page )?\d{1,4}(?: (?:of|/) \d{1,4})?\s{0,60}")
 _ENTITY = re.compile(r"&(?:gt|lt|quot|amp|apos|#39|#x27|#34);")
+# what a text without them has in their places
+_TWO_LETTERS = re.compile("f[fil]")
+_MARKUP = re.compile('[<>"]')
 _SOFT_BREAK = re.compile(r"=$")
 _IS_QUOTED_PRINTABLE = re.compile(r"Content-Transfer-Encoding:\s{0,9}quoted-printable\s{0,9}", re.IGNORECASE)
 # `cat -A`: a tab, and the bytes of a letter beyond ASCII
@@ -951,6 +954,10 @@ class Learner:
         )
         self._head_at = compiled(heads).search
 
+    def _has_head(self, text: str) -> bool:
+        """Return whether a header begins near the begin of a text."""
+        return self._head_at(text, 0, LONGEST_PREFIX) is not None
+
     def headers(self, envelope: Envelope) -> Headers:
         """Return the headers of the records in an envelope."""
         return self._bare if envelope.bare else self._headers
@@ -1003,7 +1010,7 @@ class Learner:
                     continue
                 rest = text[found.end() :]
                 log = [rest] if rest.strip() else texts[number + 1 : number + 4]
-                if any(self._head_at(line, 0, LONGEST_PREFIX) for line in log):
+                if any(map(self._has_head, log)):
                     return Fence(kind)
             if self._headers.begins(text):
                 return None
@@ -1039,17 +1046,16 @@ class Learner:
 
         A log that quotes such text has other lines, too.
         """
-        lines = [text for text in texts if self._head_at(text, 0, LONGEST_PREFIX)]
         broken = sum(map(bool, map(_SOFT_BREAK.search, texts)))
         is_said = any(map(_IS_QUOTED_PRINTABLE.fullmatch, texts))
         if broken and (is_said or (broken * 5 >= len(texts) and any("=3D" in text for text in texts))):
             return Changed(QUOTED_PRINTABLE)
-        if any(map(_ENTITY.search, lines)) and not any(
-            mark in line for line in lines for mark in ("<", ">", '"')
-        ):
-            return Changed(ENTITIES)
-        if any(map(_LIGATURE.search, lines)) and not any(re.search("f[fil]", line) for line in lines):
-            return Changed(LIGATURES)
+        for kind, change, original in ((ENTITIES, _ENTITY, _MARKUP), (LIGATURES, _LIGATURE, _TWO_LETTERS)):
+            # most texts have no such characters, and a search for headers takes long
+            if any(map(change.search, texts)):
+                lines = [text for text in texts if self._has_head(text)]
+                if any(map(change.search, lines)) and not any(map(original.search, lines)):
+                    return Changed(kind)
         others = [text for text in texts if not self._headers.begins(text)]
         if any(map(self._headers.begins, (text.replace("\xa0", " ") for text in others if "\xa0" in text))):
             return Changed(NO_BREAK)
@@ -1057,7 +1063,8 @@ class Learner:
             # a stack trace, or values of KafkaConfig, in the line of their record
             for kind, ends in _ENDS.items():
                 some = tuple(f"{before}{''.join(ends)}{after}" for before, after in _AROUND_END)
-                if any(self._headers.begins(line) and any(one in line for one in some) for line in lines):
+                ended = [text for text in texts if any(one in text for one in some)]
+                if any(self._has_head(text) and self._headers.begins(text) for text in ended):
                     return Changed(kind)
             return next(
                 (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import time
@@ -60,6 +61,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     # files with few tests are whole runs; short tests at the end keep both workers busy
     tests = Counter(item.path for item in items)
     items.sort(key=lambda item: tests[item.path])
+
+
+def pytest_collection_finish() -> None:
+    """Leave what stays for the whole session out of each later search for garbage."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(scope="session")

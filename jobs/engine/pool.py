@@ -26,6 +26,8 @@ from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 from typing import Any, TypeVar
 
+import pyarrow as pa
+
 from jobs import interrupts
 from jobs.errors import AuditError
 
@@ -181,6 +183,10 @@ def _serve(pipe: Connection) -> None:
                 pipe.send(answer)
             except (pickle.PicklingError, TypeError, AttributeError) as error:
                 pipe.send((False, AuditError(f"{answer[1]!r} cannot be handed over: {error}")))
+            # the next piece of work gets the memory of this one
+            del asked, given, answer
+            gc.collect()
+            pa.default_memory_pool().release_unused()
 
 
 def _end_with_parent() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -62,17 +61,14 @@ def parse(
         _parsers[key] = Parser(ruleset or built_in())
     blocks: list[Block] = []
     written: dict[str, _Written] = {}
-    try:
-        for block in (block for split in splits for block in events.parse(split, _parsers[key], days)):
-            assert block.rows is not None
-            if block.rows.num_rows:
-                if block.table not in written:
-                    written[block.table] = _Written(block.table, folders[block.table])
-                written[block.table].add(block)
-            blocks.append(replace(block, rows=None, ids=()))
-        return blocks, [one.close() for one in written.values()]
-    finally:
-        _tidy()
+    for block in (block for split in splits for block in events.parse(split, _parsers[key], days)):
+        assert block.rows is not None
+        if block.rows.num_rows:
+            if block.table not in written:
+                written[block.table] = _Written(block.table, folders[block.table])
+            written[block.table].add(block)
+        blocks.append(replace(block, rows=None, ids=()))
+    return blocks, [one.close() for one in written.values()]
 
 
 class _Written:
@@ -119,26 +115,20 @@ def rewrite(
     source = pq.ParquetFile(one.file.path)
     target = FileWriter(one.file.path.parent, table_schema(one.table))
     counts = Counter[str]()
-    try:
-        for group, number in enumerate(one.numbers):
-            rows = events.remaining(
-                source.read_row_group(group), table_schema(one.table), dropped.get(number, ()), cut_short
-            )
-            target.add(rows)
-            counts += events.counted(one.table, rows)
-        file = target.close()
-        return (file if file.rows else None), counts
-    finally:
-        _tidy()
+    for group, number in enumerate(one.numbers):
+        rows = events.remaining(
+            source.read_row_group(group), table_schema(one.table), dropped.get(number, ()), cut_short
+        )
+        target.add(rows)
+        counts += events.counted(one.table, rows)
+    file = target.close()
+    return (file if file.rows else None), counts
 
 
 def summaries(events_of_clusters: pa.Table) -> dict[str, ClusterEvidence]:
     """Return, by cluster, the summary of its events. in: cluster and some of EVENT_COLUMNS."""
     names = [name for name in events_of_clusters.column_names if name != "cluster"]
-    try:
-        return folding.evidence_by_cluster(events_of_clusters.select(["cluster", *names]).to_batches(), names)
-    finally:
-        _tidy()
+    return folding.evidence_by_cluster(events_of_clusters.select(["cluster", *names]).to_batches(), names)
 
 
 def fold(given: Path, folder: Path, rows: pa.Table) -> Path | None:
@@ -149,14 +139,11 @@ def fold(given: Path, folder: Path, rows: pa.Table) -> Path | None:
     """
     facts, at_once = loaded(given)
     file = FileWriter(folder, folding.OUTPUT)
-    try:
-        batches = events.with_schema(rows, folding.INPUT).to_batches()
-        for batch in folding.fold_groups(batches, EVENT_COLUMNS, facts, at_once):
-            file.add(batch)
-        made = file.close()
-        return made.path if made.rows else None
-    finally:
-        _tidy()
+    batches = events.with_schema(rows, folding.INPUT).to_batches()
+    for batch in folding.fold_groups(batches, EVENT_COLUMNS, facts, at_once):
+        file.add(batch)
+    made = file.close()
+    return made.path if made.rows else None
 
 
 def apply_to_groups(given: Path, rows: pa.Table) -> pa.Table:
@@ -167,25 +154,17 @@ def apply_to_groups(given: Path, rows: pa.Table) -> pa.Table:
     which a row is.
     """
     by, columns, every, function, schema = loaded(given)
-    try:
-        whole = events.with_schema(rows, every)
-        groups: dict[tuple[Any, ...], tuple[list[Any], list[Any]]] = {}
-        for number, some in enumerate(columns):
-            mine = whole.filter(pc.equal(whole[SIDE], number)).select(
-                [*by, *(f"{number}_{name}" for name in some)]
-            )
-            for row in rows_of(mine.rename_columns([*by, *some])):
-                groups.setdefault(tuple(row[name] for name in by), ([], []))[number].append(row)
-        found = [
-            {**dict(zip(by, key, strict=True)), **row}
-            for key, both in groups.items()
-            for row in function(key, *both)
-        ]
-        return pa.Table.from_pylist(found, schema=schema)
-    finally:
-        _tidy()
-
-
-def _tidy() -> None:
-    gc.collect()
-    pa.default_memory_pool().release_unused()
+    whole = events.with_schema(rows, every)
+    groups: dict[tuple[Any, ...], tuple[list[Any], list[Any]]] = {}
+    for number, some in enumerate(columns):
+        mine = whole.filter(pc.equal(whole[SIDE], number)).select(
+            [*by, *(f"{number}_{name}" for name in some)]
+        )
+        for row in rows_of(mine.rename_columns([*by, *some])):
+            groups.setdefault(tuple(row[name] for name in by), ([], []))[number].append(row)
+    found = [
+        {**dict(zip(by, key, strict=True)), **row}
+        for key, both in groups.items()
+        for row in function(key, *both)
+    ]
+    return pa.Table.from_pylist(found, schema=schema)
