@@ -113,6 +113,13 @@ def adapted(tree: exp.Expr) -> exp.Expr:
     return tree
 
 
+@lru_cache(TRANSLATED)
+def condition(sql: str) -> str:
+    """Return a condition of Spark's SQL in DuckDB's."""
+    tree = sqlglot.parse_one(f"SELECT 1 FROM rows WHERE {sql}", read="spark")
+    return adapted(tree).args["where"].this.sql(dialect="duckdb")
+
+
 def _as_in_spark(node: exp.Expr) -> exp.Expr:
     for kind, name in _UNLIKE.items():
         if isinstance(node, kind):

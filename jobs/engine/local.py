@@ -75,10 +75,10 @@ class LocalTables:
         answer = self.query(f"SELECT {named} FROM {table} WHERE {where}")
         return pa.Table.from_batches(answer.batches, answer.schema)
 
-    def relation(self, table: str) -> Relation:
-        """Return the rows of a table as they are now, to be read later.
+    def relation(self, table: str, where: str = "true") -> Relation:
+        """Return the rows of a table, as they are now, for which a condition in Spark's SQL holds.
 
-        The columns are those of this version.
+        They are read later. The columns are those of this version.
         """
         found = self._table(table)
         assert found is not None
@@ -86,7 +86,9 @@ class LocalTables:
         if not found.is_registered:
             with session(str(self._folder)) as database:
                 found.register(database, table)
-        return Relation(found.query(), table_schema(table), folder=str(self._folder)).select(
+        # on the columns of the files, so that DuckDB skips files and row groups
+        query = found.query(dialect.condition(where))
+        return Relation(query, table_schema(table), folder=str(self._folder)).select(
             *table_schema(table).names
         )
 
@@ -96,15 +98,14 @@ class LocalTables:
         """Return the columns of the rows for which a condition holds and that have one of some values in a
         column.
         """
-        named = ", ".join(f"`{name}`" for name in columns)
-        tree = statements.parsed(f"SELECT {named} FROM {table} WHERE {where}")
         database = self.database([table])
-        self._read_less(tree, database)
+        self.define(database, table, table, dialect.condition(where))
         database.view(WANTED, pa.table({"value": values}))
-        of_wanted = exp.select("value").from_(WANTED).subquery()
-        assert isinstance(tree, exp.Select)
-        tree = tree.where(exp.In(this=exp.column(column), query=of_wanted))
-        answer = _answered(database, dialect.in_duckdb(dialect.adapted(tree)))
+        named = ", ".join(map(identifier, columns))
+        answer = _answered(
+            database,
+            f"SELECT {named} FROM {table} WHERE {identifier(column)} IN (SELECT value FROM {WANTED})",
+        )
         return pa.Table.from_batches(answer.batches, answer.schema)
 
     def query(self, sql: str) -> Answer:

@@ -260,14 +260,6 @@ class LocalStore(RunTables):
             )
         return found.select(*(every.names if columns is None else columns))
 
-    def _selected(self, table: str, columns: Sequence[str], condition: str) -> pa.Table:
-        kinds = table_schema(table)
-        return (
-            self._tables()
-            .read(table, columns, condition)
-            .cast(pa.schema([kinds.field(name) for name in columns]))
-        )
-
     def rows_with(
         self,
         table: str,
@@ -459,7 +451,7 @@ class LocalStore(RunTables):
         """Return the rows of a table for which a condition holds."""
         if table in self._created:
             return Relation.of(table_schema(table).empty_table())
-        return self._tables().relation(table).filter(condition.sql)
+        return self._tables().relation(table, condition.sql)
 
     def _replace(
         self,

@@ -7,11 +7,9 @@ from __future__ import annotations
 import threading
 import uuid
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from functools import lru_cache
 from typing import Any
 
 import pyarrow as pa
-import sqlglot
 
 from jobs.engine import dialect, rows_of
 from jobs.engine.database import BATCH_ROWS, Database, identifier, text, without_zone
@@ -37,14 +35,6 @@ def forget(folder: str) -> None:
     with _turn:
         if found := _databases.pop(folder, None):
             found.close()
-
-
-@lru_cache(500)
-def _condition(sql: str) -> str:
-    """Return a condition of Spark's SQL in DuckDB's."""
-    tree = sqlglot.parse_one(f"SELECT 1 FROM rows WHERE {sql}", read="spark")
-    where = dialect.adapted(tree).args["where"]
-    return where.this.sql(dialect="duckdb")
 
 
 class Relation:
@@ -108,12 +98,13 @@ class Relation:
 
     def filter(self, condition: str) -> Relation:
         """Return the rows for which a condition in Spark's SQL holds."""
-        return self.made(f"SELECT * FROM ({self.sql}) WHERE {_condition(condition)}", self.schema)
+        return self.made(f"SELECT * FROM ({self.sql}) WHERE {dialect.condition(condition)}", self.schema)
 
     def failing(self, condition: str) -> Relation:
         """Return the rows for which a condition in Spark's SQL does not hold, or is null."""
         return self.made(
-            f"SELECT * FROM ({self.sql}) WHERE NOT coalesce(({_condition(condition)}), false)", self.schema
+            f"SELECT * FROM ({self.sql}) WHERE NOT coalesce(({dialect.condition(condition)}), false)",
+            self.schema,
         )
 
     def aligned(self, schema: pa.Schema) -> Relation:

@@ -4,14 +4,16 @@ process of Java's.
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import io
 import json
 import os
+import re
 import subprocess
 import sys
-from collections.abc import Callable
-from datetime import UTC, datetime
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -27,6 +29,9 @@ import schemas
 from jobs import engine, errors
 from jobs.engine.literals import one_of, quoted
 from jobs.engine.local import LocalTables
+from jobs.engine.local_store import LocalStore
+from jobs.engine.relation import session
+from jobs.engine.rows import Where, at_or_after, at_or_before, by_cluster, is_null
 from jobs.errors import UsageError
 from jobs.nightly_audit import main
 
@@ -547,6 +552,57 @@ def test_reading_commands_need_no_java(
     assert main(commands[words]) == errors.CLEAN
     assert printed == capsys.readouterr().out
     assert len(printed.splitlines()) > 1 or "unknown_statements" in words
+
+
+DAY = datetime(2026, 11, 20, tzinfo=UTC)
+
+
+@pytest.fixture(scope="module")
+def three_days(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalStore]:
+    """Return a store whose table `events` has three files, each with the records of one day, the last one DAY."""
+    with contextlib.closing(LocalStore(tmp_path_factory.mktemp("three_days"))) as store:
+        store.open()
+        for days in range(3):
+            row = {"item": 0, "cluster": "c", "incarnation": 1, "file": "f", "drifted": False, "raw": "r"}
+            at = DAY - timedelta(days=days)
+            rows = [
+                row | {"record_id": f"{days}-{n}", "record_no": n, "ts": at + timedelta(seconds=n)}
+                for n in range(9)
+            ]
+            store.append("events", store.table_of("events", rows))
+        yield store
+
+
+@pytest.mark.parametrize(
+    "condition",
+    [
+        at_or_after("ts", DAY),
+        is_null("ts") | at_or_after("ts", DAY),
+        is_null("ts") | at_or_after("ts", DAY) & at_or_before("ts", DAY + timedelta(days=1)),
+        by_cluster({"c": is_null("ts") | at_or_after("ts", DAY)}),
+    ],
+    ids=lambda one: one.sql,
+)
+def test_a_run_reads_only_files_with_rows_of_the_time(three_days: LocalStore, condition: Where) -> None:
+    rows = three_days.read("events", ["c"], condition, ["record_id"])
+    assert sorted(row["record_id"] for row in rows.table().to_pylist()) == [f"0-{n}" for n in range(9)]
+    assert row_groups_read(rows.folder, rows.sql) == "1 / 3"
+
+
+def row_groups_read(folder: str | None, sql: str) -> str:
+    """Return how many row groups DuckDB reads for a query."""
+    with session(folder) as database:
+        plan = database._database.execute(f"EXPLAIN ANALYZE {sql}").fetchall()[0][1]
+    (found,) = re.findall(r"Row Groups Scanned: (\d+ / \d+)", plan)
+    return found
+
+
+def test_records_are_found_by_id_and_time(three_days: LocalStore) -> None:
+    ids, end = ["0-1", "1-1", "2-1"], DAY + timedelta(days=1)
+    found = three_days.rows_with("events", ["c"], "record_id", ids, ["record_id"], span=("ts", DAY, end))
+    assert found["record_id"].to_pylist() == ["0-1"]
+    every = three_days.rows_with("events", ["c"], "record_id", ids, ["record_id"])
+    assert sorted(every["record_id"].to_pylist()) == ids
 
 
 def test_a_line_is_explained_without_java(tmp_path: Path) -> None:
