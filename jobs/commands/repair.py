@@ -6,6 +6,7 @@ next run rebuilds all derived tables even if the repair is interrupted.
 """
 
 import argparse
+import contextlib
 import shutil
 import uuid
 from collections.abc import Mapping, Sequence
@@ -31,6 +32,7 @@ from parsers.explanation import counted
 
 if TYPE_CHECKING:
     from jobs.engine.delta_rs import DeltaRsTables
+    from jobs.engine.run_tables import RunTables
 
 EXAMPLES = """\
 examples:
@@ -81,7 +83,7 @@ def add_arguments(commands: Any) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Repair the tables, print what was rebuilt and lost, and return the exit code. Raises UsageError."""
-    from jobs.engine import lease, session
+    from jobs.engine import lease
 
     root = root_of(options.tables)
     folder = local_folder(root)
@@ -99,34 +101,50 @@ def run(options: argparse.Namespace) -> int:
         with stage("look at all files") as doing:
             found = damage.examined(root, versions=own_lease.versions, thorough=True)
             doing.note(counted(len(found), "damaged table"))
-        lines = [repaired.sentence() for repaired in _repair(folder, found)]
+        # what was lost is said first: rebuilding may fail
+        for repaired in _repair(folder, found):
+            print(repaired.sentence(), flush=True)
         own_lease.versions = {}
-        with stage("start Spark"):
-            spark = session.start()
-        is_rebuilt = _rebuild(spark, root, ruleset, config, own_lease)
-    if found:
-        print("\n".join(lines))
+        is_rebuilt = _rebuild(root, ruleset, config, own_lease)
     if is_rebuilt:
         print("Timelines, and all tables derived from them, were rebuilt from events.")
     print("All tables can be read." if found or is_rebuilt else "No table is damaged.")
     return errors.CLEAN
 
 
-def _rebuild(spark: Any, root: str, ruleset: Any, config: Any, own_lease: Any) -> bool:
-    """Open the tables and rebuild derived ones where necessary; return whether it was."""
-    from jobs import rebuilding
+def _rebuild(root: str, ruleset: Any, config: Any, own_lease: Any) -> bool:
+    """Open the tables and rebuild derived ones where necessary; return whether it was.
+
+    Spark does it where the local engine does not write the tables.
+    """
+    from jobs.engine import choice
+    from jobs.engine.local_store import LocalStore
+
+    try:
+        with contextlib.closing(LocalStore(root, own_lease.check)) as tables:
+            return _is_rebuilt(tables, ruleset, config, own_lease)
+    except choice.OnlySpark as reason:
+        choice.require_spark(str(reason))
+    from jobs.engine import session
     from jobs.engine.store import Store
 
-    store = Store(spark, root, own_lease.check)
-    store.open(ruleset)
-    if store.is_rebuilding:
-        if clusters := store.clusters():
+    with stage("start Spark"):
+        spark = session.start()
+    return _is_rebuilt(Store(spark, root, own_lease.check), ruleset, config, own_lease)
+
+
+def _is_rebuilt(tables: "RunTables", ruleset: Any, config: Any, own_lease: Any) -> bool:
+    from jobs import rebuilding
+
+    tables.open(ruleset)
+    if tables.is_rebuilding:
+        if clusters := tables.clusters():
             with stage("rebuild from events") as doing:
-                rebuilding.rebuild(store, clusters, ruleset, config)
+                rebuilding.rebuild(tables, clusters, ruleset, config)
                 doing.note(", ".join(clusters))
-        store.rebuilt()
-    own_lease.versions = store.versions()
-    return store.is_rebuilding
+        tables.rebuilt()
+    own_lease.versions = tables.versions()
+    return tables.is_rebuilding
 
 
 @dataclass(frozen=True)

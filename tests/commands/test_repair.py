@@ -7,12 +7,15 @@ from __future__ import annotations
 
 import json
 import shutil
+import subprocess
+import sys
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import pytest
 from deltalake import DeltaTable, write_deltalake
 from tables import rows_of
+from test_engine import ROOT, WITHOUT_SPARK
 
 import schemas
 from jobs import errors
@@ -222,7 +225,7 @@ def test_tables_that_a_first_run_has_not_created_are_no_damage(tables: Path) -> 
     assert damage.examined(str(tables / "nowhere")) == {}
 
 
-# damaged tables, and the engine of the audits; all repairs rebuild on Spark. Garbage of the right length is
+# damaged tables, and the engine of the audits; all repairs rebuild on the local engine. Garbage of the right length is
 # found only where it is read, so it is alone
 END_TO_END = [
     ({"events": "log deleted", "findings": "last commit is garbage"}, "spark"),
@@ -271,12 +274,40 @@ def test_an_audit_names_the_command_and_works_after_it(
     of_findings = () if are_lost else ("findings", "finding_subjects")
     for other in ["events", "passed_over", *of_findings, *DERIVED]:
         assert texts(tables, other) == texts(audited, other), other
-    # a repair without a damaged table says so, which takes a start of Spark
     assert damage.examined(str(tables), thorough=True) == {}
-    if engine == "spark":
-        capsys.readouterr()
-        assert main(["repair", "--tables", str(tables)]) == errors.CLEAN
-        assert capsys.readouterr().out == "No table is damaged.\n"
+    capsys.readouterr()
+    assert main(["repair", "--tables", str(tables)]) == errors.CLEAN
+    assert capsys.readouterr().out == "No table is damaged.\n"
+
+
+def test_a_repair_needs_no_java(tables: Path, tmp_path: Path) -> None:
+    DAMAGES["log deleted"](tables / "events")
+    environment = dict.fromkeys(("PATH", "JAVA_HOME", "HOME"), str(tmp_path))
+    # pyarrow asks whether pandas is there
+    environment |= {"PYTHONPATH": str(ROOT), "MAY_BE_TRIED": "pandas"}
+    done = subprocess.run(
+        [sys.executable, "-c", WITHOUT_SPARK, "repair", "--tables", str(tables)],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == errors.CLEAN, done.stderr
+    assert "were rebuilt from events" in done.stdout
+
+
+def test_what_was_lost_is_said_before_tables_are_rebuilt(
+    tables: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Rebuilding may fail, and the next repair finds nothing damaged any more."""
+
+    def fails(*_: object) -> None:
+        raise errors.UsageError("no memory")
+
+    DAMAGES["data file deleted"](tables / "findings")
+    monkeypatch.setattr("jobs.rebuilding.rebuild", fails)
+    assert main(["repair", "--tables", str(tables)]) == errors.USAGE
+    assert f"are lost: {repair.LOSSES['findings']}" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("what", ["last commit is garbage", "data file truncated", "data file is garbage"])
