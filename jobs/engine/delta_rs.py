@@ -290,12 +290,11 @@ class DeltaRsTables:
                     opened.load_cdf(starting_version=after + 1, allow_out_of_range=True)
                 )
                 batches: list[pa.RecordBatch] = []
+                rows = size = 0
                 for batch in reader:
                     batches.append(batch)
-                    if (
-                        sum(one.num_rows for one in batches) > self.most_rows
-                        or sum(one.nbytes for one in batches) > self.most_bytes
-                    ):
+                    rows, size = rows + batch.num_rows, size + batch.nbytes
+                    if rows > self.most_rows or size > self.most_bytes:
                         return None
                 columns = [*pa.schema(opened.schema().to_arrow()), *CHANGE_FEED]
                 return aligned(

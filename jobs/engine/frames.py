@@ -5,13 +5,13 @@ from __future__ import annotations
 import gc
 import os
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING
 from zipimport import zipimporter
 
 import pyarrow as pa
 
-from jobs.engine.later import arrow, types
+from jobs.engine.later import arrow
 from jobs.errors import UsageError
 
 if TYPE_CHECKING:
@@ -66,19 +66,10 @@ def framed(spark: SparkSession, rows: pa.Table) -> DataFrame:
     return spark.createDataFrame(whole, None if whole.num_rows else arrow.from_arrow_schema(rows.schema))
 
 
-def of_rows(spark: SparkSession, rows: Iterable[Mapping[str, Any]], columns: pa.Schema | str) -> DataFrame:
-    """Rows in a plan; columns: as Arrow or Spark's DDL has them.
-
-    A list that createDataFrame is given is read by Python workers, which take a second to start.
-    """
-    schema = arrow.to_arrow_schema(types.StructType.fromDDL(columns)) if isinstance(columns, str) else columns
-    return framed(spark, pa.Table.from_pylist(list(rows), schema=schema))
-
-
 def by_workers(rows: DataFrame, function: OfBatches, columns: pa.Schema | str) -> DataFrame:
     """Return what a function returns for batches of the rows, in Spark's Python workers.
 
-    columns: as for `of_rows`.
+    columns: as Arrow or Spark's DDL has them.
     """
 
     def of_task(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

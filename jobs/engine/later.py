@@ -22,7 +22,6 @@ class Later:
         return getattr(import_module(self._name), name)
 
 
-core: Any = Later("pyspark")
 sql: Any = Later("pyspark.sql")
 functions: Any = Later("pyspark.sql.functions")
 errors: Any = Later("pyspark.errors")

@@ -172,7 +172,7 @@ class LocalStore(RunTables):
         if not self._delta_rs.overwrite(table, rows):
             raise self._not_written(table)
 
-    def _is_written(self, table: str) -> None:
+    def forget(self, table: str) -> None:
         # a reader may have read the rows from before this commit
         with self._reading[table]:
             self._created.discard(table)
@@ -399,7 +399,7 @@ class LocalStore(RunTables):
         self.guard()
         if files and not self._delta_rs.add_files(table, files, after):
             raise self._not_written(table)
-        self._is_written(table)
+        self.forget(table)
 
     def append(self, table: str, rows: Any, after: int | None = None) -> None:
         """Add rows; columns by name, those that they have not are null.
@@ -412,7 +412,7 @@ class LocalStore(RunTables):
             table, some if table in LANDED else aligned(some, table_schema(table)), after
         ):
             raise self._not_written(table)
-        self._is_written(table)
+        self.forget(table)
 
     def replace_where(self, table: str, clusters: Iterable[str], condition: Where, rows: Any) -> None:
         """Replace the rows of some clusters for which a condition holds, in one commit.
@@ -485,7 +485,7 @@ class LocalStore(RunTables):
             table, files, files_of(names, keeps_settled=keeps_settled) if by else ()
         ):
             raise self._not_written(table)
-        self._is_written(table)
+        self.forget(table)
 
     def _written(self, table: str, rows: Relation, by: Sequence[str]) -> list[DataFile]:
         """Files with rows, in the folder of a table, by the values of some columns.
@@ -535,7 +535,7 @@ class LocalStore(RunTables):
         removed = rows.select(*keys).distinct().table()
         if removed.num_rows and not self._delta_rs.delete_matching(table, removed, keys):
             raise self._not_written(table)
-        self._is_written(table)
+        self.forget(table)
 
     def _keep(self, table: str, goes: Relation, stays: Relation) -> None:
         """Keep some rows of a table and remove all others, in one commit."""
@@ -551,7 +551,7 @@ class LocalStore(RunTables):
         others = [name for name in given.column_names if name not in keys]
         if not self._delta_rs.set_matching(table, given, keys, others):
             raise self._not_written(table)
-        self._is_written(table)
+        self.forget(table)
 
 
 def _have_same_rows(some: Relation | None, others: Relation) -> bool:

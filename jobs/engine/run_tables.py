@@ -340,7 +340,7 @@ class RunTables(ABC):
         """Return whether a table has no row."""
 
     @abstractmethod
-    def _is_written(self, table: str) -> None:
+    def forget(self, table: str) -> None:
         """Forget what was read of a table."""
 
     @abstractmethod
@@ -429,7 +429,7 @@ class RunTables(ABC):
             self.upgrade = replace(self.upgrade, rebuilds=True)
             self._begin_rebuilding([upgrade.FACTS])
         self._leave_one(table)
-        self._is_written(table)
+        self.forget(table)
         self.upgrade = replace(self.upgrade, doubled={**self.upgrade.doubled, table: doubled})
         warn(
             f"{doubled:,} rows of {table} stood twice, as two runs at once or an earlier version wrote them; they were removed"
@@ -533,7 +533,7 @@ class RunTables(ABC):
                     self.append("passed_over", new)
             self.guard()
             self._merge_changes(where(changes, ~one_of(rereading.CHANGE, [rereading.OUT_OF_SCOPE])))
-            self._is_written("events")
+            self.forget("events")
         return records, len(ids)
 
     def drop_skipped(self, clusters: Collection[str], ruleset: RuleSet) -> None:
@@ -609,12 +609,8 @@ class RunTables(ABC):
         """Return the number of the last commit of a table; later reads see at least that commit."""
         version = self.version(table)
         if table not in self._created or (version and not self._is_empty_now(table)):
-            self._is_written(table)
+            self.forget(table)
         return version
-
-    def forget(self, table: str) -> None:
-        """Forget cached rows, so that another run's changes are read."""
-        self._is_written(table)
 
     def replace(self, table: str, clusters: Iterable[str], rows: Frame) -> None:
         """Replace all rows of some clusters, as `replace_where`."""

@@ -19,7 +19,7 @@ import schemas
 from jobs.engine import upgrade
 from jobs.engine.conflicts import LANDING, Conflict, refused
 from jobs.engine.delta_rs import DeltaRsTables, Filters, aligned, files_of, vocabulary_ddl
-from jobs.engine.frames import by_workers, framed, in_process_rows, most_sent, of_rows
+from jobs.engine.frames import by_workers, framed, in_process_rows, most_sent
 from jobs.engine.later import errors, gateway
 from jobs.engine.later import functions as F
 from jobs.engine.relation import Relation
@@ -334,9 +334,8 @@ class Store(RunTables):
         CREATE OR REPLACE does not, where the table is named by its path.
         """
         name = definition.name
-        columns = ", ".join(f"{column} {kind}" for column, kind in schemas.columns(name).items())
         rows = (
-            of_rows(self.spark, [], columns)
+            framed(self.spark, table_schema(name).empty_table())
             .write.format("delta")
             .mode("overwrite")
             .option("overwriteSchema", "true")
@@ -592,7 +591,7 @@ class Store(RunTables):
         return by_workers(
             grouped,
             lambda batches: folding.fold_groups(batches, EVENT_COLUMNS, given, at_once),
-            folding.OUTPUT_DDL,
+            folding.OUTPUT,
         ).localCheckpoint()
 
     def map_groups(self, one: Frame, other: Frame, by: Sequence[str], fold: Fold, schema: pa.Schema) -> Frame:
@@ -615,7 +614,7 @@ class Store(RunTables):
                 and rows.num_rows <= self._most_rows
                 and self._delta_rs.append(table, rows, after)
             ):
-                self._is_written(table)
+                self.forget(table)
                 return
             rows = framed(self.spark, rows)
         writer = rows.write.format("delta").mode("append")
@@ -624,7 +623,7 @@ class Store(RunTables):
                 writer.save(self.path(table))
         else:
             self._append_after(table, writer, after)
-        self._is_written(table)
+        self.forget(table)
 
     def _append_after(self, table: str, writer: Any, after: int) -> None:
         """Append as a numbered transaction: Delta skips one whose number is not above the last one."""
@@ -691,7 +690,7 @@ class Store(RunTables):
                 new.write.format("delta").mode("overwrite").option("replaceWhere", goes.sql).save(
                     self.path(table)
                 )
-        self._is_written(table)
+        self.forget(table)
         if small is None or small.num_rows > self._most_rows:
             self._too_large.add(table)
         elif before is None or is_new or condition == EVERY:
@@ -774,7 +773,7 @@ class Store(RunTables):
             table, rewritten, files_of(clusters, keeps_settled=may_settle), staying
         ):
             return False
-        self._is_written(table)
+        self.forget(table)
         return True
 
     def _is_replaced_by_delta_rs(
@@ -806,11 +805,11 @@ class Store(RunTables):
                 again = again.filter(pc.invert(again["settled"]))
         if not self._delta_rs.overwrite(table, pa.concat_tables([again, new]), of):
             return False
-        self._is_written(table)
+        self.forget(table)
         self._cached[table] = Cached(self.spark, None, pa.concat_tables([stay, new]))
         return True
 
-    def _is_written(self, table: str) -> None:
+    def forget(self, table: str) -> None:
         # a reader may have read the rows from before this commit
         with self._reading[table]:
             self._created.discard(table)
@@ -825,7 +824,7 @@ class Store(RunTables):
         ):
             with refused(table):
                 self.spark.sql(f"DELETE FROM {self._identifier(table)} WHERE {condition.sql}").collect()
-            self._is_written(table)
+            self.forget(table)
 
     def delete_matching(self, table: str, condition: Where, keys: Frame) -> None:
         """Remove the rows for which a condition holds and whose values are among those of keys."""
@@ -841,7 +840,7 @@ class Store(RunTables):
         self._merge(
             table, F.broadcast(in_spark(self.spark, keys)), names, condition, "WHEN MATCHED THEN DELETE"
         )
-        self._is_written(table)
+        self.forget(table)
 
     def set_matching(self, table: str, condition: Where, values: Frame, keys: Sequence[str]) -> None:
         """Update rows from those with the same keys.
@@ -858,7 +857,7 @@ class Store(RunTables):
         ):
             assignments = ", ".join(f"{name} = new_{name}" for name in others)
             self._merge(table, values, keys, condition, f"WHEN MATCHED THEN UPDATE SET {assignments}")
-        self._is_written(table)
+        self.forget(table)
 
     def _merge(self, table: str, rows: Frame, keys: Sequence[str], condition: Where, *clauses: str) -> None:
         """Merge rows, whose columns are called new_.., into those of a table with the same keys for which a
@@ -890,7 +889,7 @@ class Store(RunTables):
         deleted = cached.in_memory.filter(removed).select(keys)
         if not self._delta_rs.delete_matching(table, deleted.group_by(keys).aggregate([]), keys):
             return False
-        self._is_written(table)
+        self.forget(table)
         return True
 
     def _whole_in_cache(self, table: str) -> Cached | None:

@@ -35,7 +35,6 @@ _BLOCK = pa.schema(
         ("ids", pa.list_(pa.binary())),
     ]
 )
-_BLOCK_DDL = "table STRING, number BIGINT, block BINARY, rows BINARY, ids ARRAY<BINARY>"
 
 
 class OnWorkers:
@@ -63,16 +62,14 @@ class OnWorkers:
                 if split.file.cluster == one.cluster:
                     by_uri[split.file.uri].append(split)
             frames.append(
-                by_workers(one.pieces, _work(partial(_fetched, by_uri), parser.ruleset, days), _BLOCK_DDL)
+                by_workers(one.pieces, _work(partial(_fetched, by_uri), parser.ruleset, days), _BLOCK)
             )
         if tasks := [split for split in splits if not split.file.uri]:
             partitions = min(
                 len(tasks), 1 + sum(split.end - split.begin for split in tasks) // ingest.SMALLEST_SPLIT
             )
             numbers = spark.range(0, len(tasks), 1, partitions)
-            frames.append(
-                by_workers(numbers, _work(partial(_numbered, tasks), parser.ruleset, days), _BLOCK_DDL)
-            )
+            frames.append(by_workers(numbers, _work(partial(_numbered, tasks), parser.ruleset, days), _BLOCK))
         self._packed = reduce(lambda one, other: one.unionByName(other), frames).persist()
         self.blocks = [pickle.loads(row.block) for row in self._packed.select("block").collect()]
 

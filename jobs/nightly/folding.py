@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 import schemas
+from jobs.engine.types import arrow_schema, table_schema
 from jobs.timelines import EVENT_COLUMNS, ClusterEvidence, ClusterFacts, Event, Folded, PartitionKey, fold
 
 # number of events of a partition that are folded at once: limits the memory for a busy partition
@@ -21,18 +22,6 @@ EVENTS_AT_ONCE = 50_000
 # rows of a table in one batch of the output
 ROWS_AT_ONCE = 5_000
 
-ARROW_TYPES = {
-    "STRING": pa.string(),
-    "INT": pa.int32(),
-    "BIGINT": pa.int64(),
-    "BOOLEAN": pa.bool_(),
-    "TIMESTAMP": pa.timestamp("us", "UTC"),
-    "ARRAY<INT>": pa.list_(pa.int32()),
-    "ARRAY<STRING>": pa.list_(pa.string()),
-    "ARRAY<STRUCT<partition: INT, replica: INT>>": pa.list_(
-        pa.struct([("partition", pa.int32()), ("replica", pa.int32())])
-    ),
-}
 PARTITION = ("cluster", "incarnation", "topic", "partition")
 # tables that the fold of a partition writes
 FOLDED_TABLES = ("partition_timeline", "replica_timeline", "reassignments", "partition_states")
@@ -51,14 +40,10 @@ def columns(table: str) -> dict[str, str]:
 
 
 def _struct(table: str) -> pa.DataType:
-    return pa.struct([pa.field(name, ARROW_TYPES[kind]) for name, kind in columns(table).items()])
+    return pa.struct(list(arrow_schema(columns(table))))
 
 
-KEYS = [
-    pa.field(name, ARROW_TYPES[kind])
-    for name, kind in schemas.columns("partition_states").items()
-    if name in PARTITION
-]
+KEYS = [table_schema("partition_states").field(name) for name in PARTITION]
 # columns that identify the group of a row
 GROUP = ("cluster", "key_topic", "key_partition")
 # rows of a partition for `fold_groups`: a stored state of it, or an event
@@ -70,23 +55,13 @@ INPUT = pa.schema(
         ("state", pa.string()),
         ("state_incarnation", pa.int32()),
         ("state_brokers", pa.list_(pa.int32())),
-        *((name, ARROW_TYPES[schemas.columns("events")[name]]) for name in EVENT_COLUMNS),
+        *(table_schema("events").field(name) for name in EVENT_COLUMNS),
     ]
 )
 # each row is of one table, in the struct of that name; or `is_stale`: its partition has to be folded again
 # from all its events
 OUTPUT = pa.schema(
     [*KEYS, pa.field("is_stale", pa.bool_()), *(pa.field(name, _struct(name)) for name in FOLDED_TABLES)]
-)
-OUTPUT_DDL = ", ".join(
-    [
-        *(f"{name} {schemas.columns('partition_states')[name]}" for name in PARTITION),
-        "is_stale BOOLEAN",
-        *(
-            f"{table} STRUCT<{', '.join(f'{name}: {kind}' for name, kind in columns(table).items())}>"
-            for table in FOLDED_TABLES
-        ),
-    ]
 )
 
 

@@ -28,7 +28,7 @@ from jobs.engine.rows import (
 )
 from jobs.engine.types import schema_of
 from jobs.nightly.by_topic import KEY
-from jobs.nightly.folding import rows_of
+from jobs.nightly.folding import PARTITION, rows_of
 from jobs.timelines import ClusterFacts
 from jobs.timelines.episodes import Deletion, Step, Surroundings, episodes
 from jobs.timelines.events import EPOCH
@@ -76,8 +76,7 @@ def partition_episodes(
         )
     }
     timeline = audited["partition_timeline"]
-    partition = ("cluster", "incarnation", "topic", "partition")
-    steps = having(timeline, distinct(select(where(timeline, IS_WRONG), *partition)), partition)
+    steps = having(timeline, distinct(select(where(timeline, IS_WRONG), *PARTITION)), PARTITION)
     # the output of a tool after the end of the logs counts when later logs are read
     by_logs = one_of("source", ("logs", "metadata_log"))
     known = by_cluster(
@@ -87,7 +86,7 @@ def partition_episodes(
         }
     )
     moments = ("valid_from", "valid_to")
-    steps = in_microseconds(select(where(steps, known), *partition, "step", *Step._fields), *moments)
+    steps = in_microseconds(select(where(steps, known), *PARTITION, "step", *Step._fields), *moments)
     deleted = select(audited["topic_deletions"], "cluster", "incarnation", "topic", *Deletion._fields)
     deletions = in_microseconds(deleted, *Deletion._fields)
 

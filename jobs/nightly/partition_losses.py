@@ -25,11 +25,11 @@ from jobs.engine.rows import (
 )
 from jobs.engine.types import schema_of
 from jobs.nightly.by_topic import KEY
+from jobs.nightly.folding import PARTITION
 from jobs.timelines import ClusterFacts
 from jobs.timelines.losses import DECIDING, LINES, RECOVERING, Around, Crash, Interval, Line, losses
 from jobs.timelines.outages import CRASHED
 
-PARTITION = (*KEY, "partition")
 _OF_A_PARTITION = is_known("topic") & is_known("partition")
 _IS_RECOVERING = one_of("leader_recovery_state", RECOVERING)
 # events that `losses` reads, and those without which it finds nothing

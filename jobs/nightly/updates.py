@@ -63,6 +63,7 @@ from jobs.engine.rows import (
     with_values,
 )
 from jobs.engine.run_tables import EVENT, OF_LOGS, PARTITION_KEY, UNSETTLED, VERSION, RunTables
+from jobs.engine.types import table_schema
 from jobs.nightly import coverage, folding
 from jobs.nightly.by_topic import TOPIC, TOPICS
 from jobs.nightly.partition_episodes import IS_WRONG
@@ -476,13 +477,9 @@ def _read_often(tables: Mapping[str, Frame], *, are_tables: bool = False) -> dic
 
 def _table(table: str, rows: Iterable[tuple[Any, ...]]) -> pa.Table:
     """Return rows of a table. rows: values of its columns, time stamps as microseconds."""
-    kinds = schemas.columns(table)
-    columns = list(zip(*rows, strict=True)) or [()] * len(kinds)
-    arrays = [
-        folding.array(values, folding.ARROW_TYPES[kind])
-        for values, kind in zip(columns, kinds.values(), strict=True)
-    ]
-    return pa.table(arrays, names=list(kinds))
+    schema = table_schema(table)
+    columns = list(zip(*rows, strict=True)) or [()] * len(schema)
+    return pa.table(list(map(folding.array, columns, schema.types)), schema=schema)
 
 
 # -- what all partitions of a cluster share ------------------------------------------------------------------

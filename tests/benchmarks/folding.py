@@ -78,12 +78,12 @@ def multiplied(spark: Any, partitions: int, options: argparse.Namespace) -> Any:
     import pyarrow as pa
     from pyspark.sql import functions as F
 
-    import schemas
+    from jobs.engine.types import table_schema
     from jobs.nightly import folding
     from jobs.timelines import EVENT_COLUMNS
 
     own = [e for e in recorded(RECORDING) if e.topic == TOPIC and e.partition == 0][: options.first]
-    kinds = [folding.ARROW_TYPES[schemas.columns("events")[name]] for name in EVENT_COLUMNS]
+    kinds = [table_schema("events").field(name).type for name in EVENT_COLUMNS]
     arrays = [folding.array(values, kind) for values, kind in zip(zip(*own, strict=True), kinds, strict=True)]
     one = F.broadcast(spark.createDataFrame(pa.table(arrays, names=list(EVENT_COLUMNS))))
     numbers = spark.range(partitions).select(F.col("id").alias("n"), F.lit(0).alias("round"))

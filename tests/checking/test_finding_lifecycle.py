@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 import pytest
 
 import schemas
@@ -180,7 +181,7 @@ def test_a_finding_that_an_outage_caused_names_the_outages_finding() -> None:
 
 @pytest.mark.spark
 def test_the_last_threshold_that_matches_counts(spark: SparkSession) -> None:
-    from jobs.engine.frames import of_rows
+    from jobs.engine.frames import framed
 
     settings = [
         Threshold("x", 60),
@@ -190,7 +191,7 @@ def test_the_last_threshold_that_matches_counts(spark: SparkSession) -> None:
     value = checks.threshold_sql(30, settings)
     pairs = [("payments", "orders"), ("payments", "tmp-1"), ("other", "tmp-1"), ("other", None)]
     asked = [{"cluster": cluster, "topic": topic} for cluster, topic in pairs]
-    frame = of_rows(spark, asked, "cluster STRING, topic STRING").selectExpr(f"{value} AS value")
+    frame = framed(spark, pa.Table.from_pylist(asked)).selectExpr(f"{value} AS value")
     assert [r.value for r in frame.collect()] == [60, 5, 600, 60]
     assert checks.threshold_sql(30, []) == "30"
 

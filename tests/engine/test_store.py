@@ -22,7 +22,7 @@ from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 from tables import rows_of
 
 import schemas
-from jobs.engine.frames import IN_PROCESS, IN_PROCESS_ROWS, ROWS_IN_PLAN, in_process_rows, of_rows
+from jobs.engine.frames import IN_PROCESS, IN_PROCESS_ROWS, ROWS_IN_PLAN, framed, in_process_rows
 from jobs.engine.local_store import LocalStore
 from jobs.engine.relation import Relation
 from jobs.engine.rows import (
@@ -406,8 +406,8 @@ def test_rows_of_some_partitions_are_replaced_and_no_others(spark, empty_tables,
 
     def given(rows: list[dict[str, Any]], columns: str) -> Frame:
         """As a run has them: few rows are in its process."""
-        schema = schema_of(columns)
-        return of_rows(spark, rows, schema) if most_rows == 3 else pa.Table.from_pylist(rows, schema)
+        some = pa.Table.from_pylist(rows, schema_of(columns))
+        return framed(spark, some) if most_rows == 3 else some
 
     def intervals(*some: str) -> Frame:
         """cluster, topic, partition and step of rows, settled but for those with a mark"""
@@ -683,7 +683,8 @@ def test_rows_that_have_grown_many_are_left_to_spark(spark, tmp_path, monkeypatc
     def rows(*some: int) -> DataFrame:
         numbers = ", ".join(f"{name} BIGINT" for name in ("incarnation", "partition", "step"))
         columns = f"cluster STRING, topic STRING, {numbers}, inferred BOOLEAN, settled BOOLEAN"
-        return of_rows(spark, [interval("c", step, step < 3) for step in some], columns)
+        intervals = [interval("c", step, step < 3) for step in some]
+        return framed(spark, pa.Table.from_pylist(intervals, schema_of(columns)))
 
     for given, settled in (((1, 2, 3), (1, 2)), ((3, 4, 5, 6), (1, 2)), ((7,), (1, 2)), ((), (1, 2))):
         tables.replace_where(

@@ -8,18 +8,15 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-import schemas
 from jobs.engine import rows
+from jobs.engine.types import table_schema
 from jobs.nightly import coverage
 from jobs.nightly.coverage import PARTS, QUORUM_CONTROLLER, STATE_CHANGE, Hours
-from jobs.nightly.folding import ARROW_TYPES
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 CONTROLLER, OTHER = "kafka.controller.KafkaController", "kafka.server.KafkaServer"
 LAYOUTS = pa.map_(pa.string(), pa.int64())
-SCHEMA = pa.schema(
-    [(name, ARROW_TYPES.get(kind, LAYOUTS)) for name, kind in schemas.columns("coverage").items()]
-)
+SCHEMA = table_schema("coverage")
 
 
 def hour(number: int | None) -> datetime | None:
@@ -31,8 +28,7 @@ def events(*rows: tuple[int | None, int | None, str | None, str | None, str | No
 
     An event type of None with level DRIFTED has drifted.
     """
-    kinds = schemas.columns("events")
-    schema = pa.schema([(name, ARROW_TYPES[kinds[name]]) for name in coverage.EVENT_COLUMNS])
+    schema = pa.schema([table_schema("events").field(name) for name in coverage.EVENT_COLUMNS])
     found = [
         {
             "cluster": "c", "node": node, "ts": (at is not None and hour(at) + timedelta(minutes=7)) or None, "item": 0, "logger": logger,

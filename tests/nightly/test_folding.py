@@ -13,6 +13,7 @@ from logs import recorded
 from timelines import KEEPS, by_partition, facts_of
 
 import schemas
+from jobs.engine.types import arrow_type, table_schema
 from jobs.nightly import folding
 from jobs.timelines import EVENT_COLUMNS, ClusterEvidence, ClusterFacts, Event, PartitionKey, fold
 
@@ -27,7 +28,7 @@ SCHEMA = pa.schema(
     [
         ("cluster", pa.string()), ("key_topic", pa.string()), ("key_partition", pa.int32()), ("state", pa.string()),
         ("state_incarnation", pa.int32()), ("state_brokers", pa.list_(pa.int32())),
-        *((name, folding.ARROW_TYPES[KINDS[name]]) for name in EVENT_COLUMNS),
+        *(table_schema("events").field(name) for name in EVENT_COLUMNS),
     ]
 )  # fmt: skip
 
@@ -102,7 +103,7 @@ def rows_of_fold(table: str, rows: Mapping[PartitionKey, Iterable[Sequence[Any]]
 
     rows: values of `folding.columns` by partition, times in microseconds.
     """
-    kinds = {name: folding.ARROW_TYPES[kind] for name, kind in folding.columns(table).items()}
+    kinds = {name: arrow_type(kind) for name, kind in folding.columns(table).items()}
     found = []
     for key, some in rows.items():
         for row in some:
@@ -177,7 +178,7 @@ def test_a_state_is_resumed_and_a_late_event_makes_it_stale(events):
 def test_cluster_evidence_does_not_depend_on_batches(events):
     parts = [("c", *event) for event in events]
     columns = list(zip(*parts, strict=True))
-    kinds = {"cluster": pa.string()} | {name: folding.ARROW_TYPES[KINDS[name]] for name in EVENT_COLUMNS}
+    kinds = {name: table_schema("events").field(name).type for name in ("cluster", *EVENT_COLUMNS)}
     table = pa.table(
         [folding.array(v, kind) for v, kind in zip(columns, kinds.values(), strict=True)], names=list(kinds)
     )
