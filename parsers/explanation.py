@@ -304,9 +304,7 @@ def _explained(parser: Parser, record: Record) -> list[str]:
         return lines + _missed(first, got.at, _expects(got), "    ")
     rule = parser.claimant(record)
     if len(record.statement) > LONGEST:
-        sent = (
-            f"the dispatch sends it to {rule.name} ({rule.file})" if rule else "no rule knows its beginning"
-        )
+        sent = f"the dispatch sends it to {_placed(rule)}" if rule else "no rule knows its beginning"
         return [
             *lines,
             _row("too long", f"{len(record.statement):,} characters: patterns are not tried; {sent}"),
@@ -319,9 +317,15 @@ def _explained(parser: Parser, record: Record) -> list[str]:
         return lines + _unclaimed(parser, record, rule)
     return [
         *lines,
-        _row("rule", f"{rule.name} ({rule.file}), says: {rule.says}"),
+        _row("rule", f"{_placed(rule)}, says: {rule.says}"),
         *_values(rule, events, of_ident),
     ]
+
+
+def _placed(rule: Rule) -> str:
+    """Return a rule's name and file: below the repository if it is built in, else in the folder of --rules."""
+    is_built_in = any(rule is one for one in built_in().rules)
+    return f"{rule.name} ({'parsers/events/' if is_built_in else ''}{rule.file})"
 
 
 def _header(parser: Parser, record: Record, of_ident: Mapping[str, Any]) -> list[str]:
@@ -401,7 +405,7 @@ def _unclaimed(parser: Parser, record: Record, rule: Rule | None) -> list[str]:
     if not parser.in_scope(record):
         knows = next(
             (
-                f"; {r.name} ({r.file}) knows it of {', '.join(sorted(r.loggers))}"
+                f"; {_placed(r)} knows it of {', '.join(sorted(r.loggers))}"
                 for r in parser.ruleset.rules
                 if r.claims(statement)
             ),
@@ -409,7 +413,7 @@ def _unclaimed(parser: Parser, record: Record, rule: Rule | None) -> list[str]:
         )
         return [_row("unrecognised", f"its logger is out of scope{knows}")]
     if rule is not None:
-        lines = [_row("drift", f"rule {rule.name} ({rule.file}) knows the beginning, but does not match")]
+        lines = [_row("drift", f"rule {_placed(rule)} knows the beginning, but does not match")]
     else:
         lines = [_row("unrecognised", "no rule knows the beginning")]
     near = nearest(parser, statement)
@@ -417,7 +421,7 @@ def _unclaimed(parser: Parser, record: Record, rule: Rule | None) -> list[str]:
         return [*lines, "    No rule begins like it."]
     lines.append(_row("nearest", "the rules that got furthest"))
     for other, at, why in near:
-        lines += [f"    {other.name} ({other.file})", *_missed(statement, at, why, "      ")]
+        lines += [f"    {_placed(other)}", *_missed(statement, at, why, "      ")]
     return lines
 
 

@@ -826,13 +826,14 @@ class Affected:
 def affected(before: ClusterFacts | None, now: ClusterFacts) -> Affected:
     """Return which partitions a change of the facts affects.
 
-    | fact that changes | folded |
-    |--------------------------------------------------------------------------|-----------------------------------|
-    | incarnations, mode; order of known files; a known node traces; | all | | older logs, so that a known
-    checkpoint counts now; | | | deposed controllers, replays, active controllers, ELR, snapshots: | | |
-    changes about the time before the newest known moment | | | topic ids and their first mention, removal or
-    deletion of a topic, | its partitions | | its ELRs cleared | | | start or registration of a broker | those
-    with a replica on it |
+    All of the cluster: incarnations or the mode change; the order of known files changes; a known node begins
+    to trace; older logs make a known checkpoint count; or, before the newest known moment, one of these
+    changes: deposed controllers, active controllers, replays, ELRs, snapshots.
+
+    Those of a topic: its ids, their first mention or their removal change; it is deleted; its ELRs are
+    cleared.
+
+    Those with a replica on a broker: a start or a registration of the broker changes.
     """
     if before is None or _of_all(before, before.evidence.newest) != _of_all(
         now, before.evidence.newest, before

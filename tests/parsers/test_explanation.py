@@ -19,7 +19,7 @@ def test_claimed_record_with_every_value() -> None:
     assert "2026-03-01 12:00:00.123" in explained
     assert "state.change.logger (in scope)" in explained
     assert "node = 1, controller = 1, controller_epoch = 5" in explained
-    assert "replica_state_changed (replica_state_machine.toml), says: happened" in explained
+    assert "replica_state_changed (parsers/events/replica_state_machine.toml), says: happened" in explained
     values = {tuple(line.split()[:3]) for line in explained.splitlines()}
     assert ("partition", "INT", "12") in values
     assert ("from_state", "STRING", "OnlineReplica") in values
