@@ -692,7 +692,9 @@ def threshold_problems(
             "_per_hour" if limit.unit.endswith("within one hour") else f"_{UNITS.get(limit.unit, limit.unit)}"
         )
         if not name.endswith(ending):
-            found.append(f"{where}: the name ends with its unit, {ending}")
+            found.append(
+                f"{where}: the name ends with its unit, {ending}; with _per_hour if the unit ends with 'within one hour'"
+            )
         if name not in called:
             found.append(f"{where}: no check or fact calls it")
     return found

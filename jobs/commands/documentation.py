@@ -57,7 +57,8 @@ def dictionary() -> str:
 def checks() -> str:
     """Return two tables of all checks.
 
-    The first has severity, harm, name and reason, the second the evidence and the logs that each needs.
+    The first has severity, harm, name and reason, the second what each finding is about, the evidence and the
+    logs that each check needs.
     """
     words = wording.wordings()
     rows = [
@@ -65,7 +66,7 @@ def checks() -> str:
         for check in schemas.statements("checks")
     ]
     needs = [
-        f"| `{check.name}` | {_cell(check.header['concludes'].rstrip('.'))} | {_coverage(check)} | {_without(check)} |"
+        f"| `{check.name}` | {_cell(_about(check))} | {_cell(check.header['concludes'].rstrip('.'))} | {_coverage(check)} | {_without(check)} |"
         for check in schemas.statements("checks")
     ]
     kinds = [f"| {name} | {_cell(kind.about)} |" for name, kind in schemas.coverage().items()]
@@ -77,8 +78,8 @@ def checks() -> str:
             "",
             "## What a check concludes from, and the logs that it needs",
             "",
-            "| check | concludes from | needs | without them |",
-            "|---|---|---|---|",
+            "| check | one finding for each | concludes from | needs | without them |",
+            "|---|---|---|---|---|",
             *needs,
             "",
             "| kind | logs |",
@@ -86,6 +87,11 @@ def checks() -> str:
             *kinds,
         ]
     )
+
+
+def _about(check: schemas.Statement) -> str:
+    """Return what distinguishes the findings of a check."""
+    return check.header["identity"] + (", episode" if "episodes" in check.header else "")
 
 
 def _coverage(check: schemas.Statement) -> str:
@@ -171,6 +177,43 @@ def words() -> str:
     )
 
 
+# views that checks read -> what their rows are; the others describe themselves
+VIEWS = {
+    "clocks": "the end of a cluster's logs (`now`), its last incarnation and Kafka's version",
+    "slos": "a goal of audit.toml; `clusters` and `topics` are patterns",
+    "legal_moves": "a move of Kafka's state machines, `since` a version number",
+    "leading": "an event type that a node logs only while it is controller",
+    "partition_episodes": "an episode of a partition, as in `jobs/timelines/episodes.py`; `kind` is one of its `KINDS`",
+    "losses": "records that a partition lost or may have lost, as in `jobs/timelines/losses.py`",
+}
+
+
+def views() -> str:
+    """Return a table of the views that the queries of checks read, besides audited_<table>."""
+    from jobs.checking.checks import AUDITED, register
+    from jobs.engine.database import Database
+    from jobs.engine.types import table_schema
+    from jobs.nightly import fact_frames
+
+    abouts = {
+        one.__name__: (one.__doc__ or "").partition("\n")[0].removeprefix("Return ").rstrip(".")
+        for one in fact_frames.FRAMES
+    }
+    abouts |= {fact.name: fact.header["about"] for fact in schemas.statements("facts")} | VIEWS
+    database = Database()
+    tables = {
+        name: table_schema("partition_timeline" if name == "partitions_now" else name).empty_table()
+        for name in AUDITED
+    }
+    register(database, tables, [], {})
+    rows = [
+        f"| `{name}` | {_cell(about)} | {', '.join(f'`{one}`' for one in database.frame(f'SELECT * FROM {name}').schema.names)} |"
+        for name, about in sorted(abouts.items())
+    ]
+    listed = ", ".join(f"`{name}`" for name in sorted(AUDITED))
+    return "\n".join([f"Tables: {listed}.", "", "| view | rows | columns |", "|---|---|---|", *rows])
+
+
 def shapes() -> str:
     """Return the layouts with their ConversionPattern, and the wrappers, each with its first sample."""
 
@@ -212,7 +255,7 @@ def sinks() -> str:
     return head + "\n".join(rows)
 
 
-# page of docs -> (name of its generated part, function that generates it)
+# page of docs, with # where it has a second part -> (name of its generated part, function that generates it)
 PAGES = {
     "reference/tables": ("dictionary", dictionary),
     "reference/checks": ("checks", checks),
@@ -221,12 +264,13 @@ PAGES = {
     "reference/layouts": ("layouts", shapes),
     "guides/alerts": ("sinks", sinks),
     "contributing/checks": ("words", words),
+    "contributing/checks#views": ("views", views),
 }
 
 
 def page_of(name: str) -> Path:
     """Return the path of a page of docs."""
-    return DOCS / f"{name}.md"
+    return DOCS / f"{name.partition('#')[0]}.md"
 
 
 def renewed(text: str, part: str, generated: str) -> str:

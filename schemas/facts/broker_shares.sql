@@ -1,4 +1,4 @@
--- about: number of replicas and leaders of each broker and their mean over brokers with replicas, with the records of one of its topics
+-- about: number of replicas and leaders of each broker and their mean over brokers with replicas, with the records of one of its topics;
 -- led_*: of topics with a partition whose first replica it is
 SELECT *, avg(replicas) OVER (PARTITION BY cluster, incarnation) AS mean_replicas,
   avg(leaders) OVER (PARTITION BY cluster, incarnation) AS mean_leaders

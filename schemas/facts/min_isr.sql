@@ -1,4 +1,4 @@
--- about: min.insync.replicas of a topic (topic null: of every other), from lines and audit.toml
+-- about: min.insync.replicas of a topic (topic null: of every other), from lines and audit.toml.
 -- A line about the topic has priority, then table durability (from audit.toml; 1 may mean unknown), then a line about all topics.
 -- The smallest logged value counts, because a larger value that was set later would give a false finding.
 WITH counted AS (

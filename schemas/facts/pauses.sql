@@ -1,5 +1,5 @@
--- about: times of more than an hour in which no node of a cluster wrote, as on a machine that sleeps; the state meanwhile is unknown
--- A ZooKeeper controller writes every five minutes.
+-- about: times of more than an hour in which no node of a cluster wrote, as on a machine that sleeps; the state meanwhile is unknown;
+-- a ZooKeeper controller writes every five minutes
 SELECT cluster, minute + INTERVAL 1 MINUTE AS since, next AS until
 FROM (
   SELECT cluster, minute, lead(minute) OVER (PARTITION BY cluster ORDER BY minute) AS next

@@ -131,6 +131,15 @@ def test_the_example_is_a_line_of_the_samples():
         assert value in event.values()
 
 
+def test_logs_to_begin_a_scenario_with_are_recognised():
+    page = documentation.page_of("contributing/checks").read_text("utf-8")
+    lines = [line for line in page.splitlines() if line.startswith("[20")]
+    assert len(lines) > 12
+    parser = Parser()
+    for line in lines:
+        assert all(event.get("event_type") for event in parser.events(parser.record(line))), line
+
+
 def test_comments_of_all_columns_are_found():
     import schemas
 
