@@ -35,20 +35,28 @@ WITH elected AS (
     AND t.at BETWEEN s.ts AND s.ts + INTERVAL 1 MINUTE
   -- the first logged election is no change
   WHERE t.before IS NOT NULL
+), often AS (
+  SELECT *, within_hour >= controllers_per_hour(cluster, NULL) AS is_often FROM (
+    SELECT *, count(*) OVER (PARTITION BY cluster, incarnation ORDER BY at RANGE BETWEEN INTERVAL 1 HOUR PRECEDING AND CURRENT ROW) AS within_hour FROM unasked)
+), dated AS (
+  -- elections of an hour across midnight that reaches the threshold are of the day on which it does
+  SELECT *, date_trunc('DAY', coalesce(min(CASE WHEN is_often THEN at END) OVER (
+      PARTITION BY cluster, incarnation ORDER BY at RANGE BETWEEN CURRENT ROW AND INTERVAL 1 HOUR FOLLOWING), at)) AS day
+  FROM often
 ), counted AS (
-  SELECT *, count(*) OVER (PARTITION BY cluster, incarnation ORDER BY at RANGE BETWEEN INTERVAL 1 HOUR PRECEDING AND CURRENT ROW) AS within_hour FROM unasked
+  SELECT *, count(*) OVER (PARTITION BY cluster, incarnation, day ORDER BY at RANGE BETWEEN INTERVAL 1 HOUR PRECEDING AND CURRENT ROW) AS of_day FROM dated
 )
 SELECT
   c.cluster, c.incarnation,
-  CASE WHEN max(c.within_hour) >= 10 * controllers_per_hour(c.cluster, NULL) THEN 'error' ELSE 'warning' END AS severity,
+  CASE WHEN max(c.of_day) >= 10 * controllers_per_hour(c.cluster, NULL) THEN 'error' ELSE 'warning' END AS severity,
   CAST(NULL AS STRING) AS topic, CAST(NULL AS INT) AS partition, CAST(NULL AS INT) AS replica, CAST(NULL AS INT) AS node,
   min(c.at) AS first_seen, max(c.at) AS last_seen, max(c.at) < max(k.now) - INTERVAL 1 HOUR AS ended,
   count(*) AS elections,
-  max(c.within_hour) AS most,
+  max(c.of_day) AS most,
   array_sort(collect_set(c.node)) AS nodes,
-  concat(date_trunc('DAY', c.at)) AS thing,
+  concat(c.day) AS thing,
   earliest_records(collect_list(struct(c.at AS at, array(c.record_id) AS records))) AS evidence
 FROM counted c
 JOIN clocks k ON k.cluster = c.cluster
-GROUP BY c.cluster, c.incarnation, date_trunc('DAY', c.at)
-HAVING max(c.within_hour) >= controllers_per_hour(c.cluster, NULL)
+GROUP BY c.cluster, c.incarnation, c.day
+HAVING max(c.of_day) >= controllers_per_hour(c.cluster, NULL)
