@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from jobs.checking.checks import Clock
     from jobs.engine.in_process import Ahead
     from jobs.engine.run_tables import RunTables
-    from jobs.landing.events import IngestSummary
     from jobs.landing.ingest import LogFile
+    from jobs.landing.new_records import IngestSummary
     from jobs.nightly.updates import NewRecords, Updated
 
 

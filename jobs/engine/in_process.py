@@ -11,9 +11,9 @@ from typing import Any
 import pyarrow as pa
 
 from jobs import progress
-from jobs.landing import events, ingest
-from jobs.landing.events import Block, Last, StoredRecords
+from jobs.landing import ingest, new_records
 from jobs.landing.ingest import LogFile, Split
+from jobs.landing.new_records import Block, Last, StoredRecords
 from parsers.events import Parser
 from parsers.rules import RuleSet
 
@@ -36,7 +36,7 @@ class InProcess:
         progress.expect(sum(split.end - split.begin for split in splits))
         found: list[Block] = []
         for split in splits:
-            found += events.parse(split, parser, days)
+            found += new_records.parse(split, parser, days)
             progress.advance(split.end - split.begin)
         self.blocks = sorted(found, key=lambda block: block.number)
 
@@ -63,14 +63,14 @@ class InProcess:
             last
             for block in self.blocks
             if block.table == "events"
-            for last in events.records_at(block.rows, moments)
+            for last in new_records.records_at(block.rows, moments)
         ]
 
     def rows(self, table: str, dropped: Mapping[int, Sequence[int]], cut_short: set[str]) -> pa.Table:
         """Return the rows that are no duplicates."""
-        schema = events.filled_columns(table, self.blocks)
+        schema = new_records.filled_columns(table, self.blocks)
         some = [
-            events.remaining(one.rows, schema, dropped.get(one.number, ()), cut_short)
+            new_records.remaining(one.rows, schema, dropped.get(one.number, ()), cut_short)
             for one in self.blocks
             if one.table == table
         ]
@@ -86,7 +86,7 @@ class InProcess:
         rows = self.rows(table, dropped, cut_short)
         if rows.num_rows:
             store.append(table, rows, after)
-        return events.counted(table, rows)
+        return new_records.counted(table, rows)
 
     def close(self) -> None:
         """Free memory."""

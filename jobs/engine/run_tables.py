@@ -45,7 +45,7 @@ from jobs.landing import rereading
 from jobs.location import root_of
 from jobs.progress import warn
 from jobs.timelines import ClusterEvidence, ClusterFacts
-from jobs.timelines.events import CHECKPOINT
+from jobs.timelines.event import CHECKPOINT
 from parsers.events import first_bytes
 from parsers.rules import RuleSet, built_in
 
@@ -276,9 +276,9 @@ class RunTables(ABC):
     def parsed(
         self, files: Sequence[Any], ruleset: RuleSet | None, days: Any, remote: Sequence[Any] = ()
     ) -> Any:
-        """Return what logs say (`events.Parsed`).
+        """Return what logs say (`new_records.Parsed`).
 
-        files: `ingest.LogFile`; days, remote: as `events.land` has them.
+        files: `ingest.LogFile`; days, remote: as `new_records.land` has them.
         """
 
     @abstractmethod

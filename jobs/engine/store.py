@@ -533,9 +533,9 @@ class Store(RunTables):
     def parsed(
         self, files: Sequence[Any], ruleset: RuleSet | None, days: Any, remote: Sequence[Any] = ()
     ) -> Any:
-        """Return what logs say (`events.Parsed`).
+        """Return what logs say (`new_records.Parsed`).
 
-        files: `ingest.LogFile`; days, remote: as `events.land` has them.
+        files: `ingest.LogFile`; days, remote: as `new_records.land` has them.
         """
         from jobs.engine import in_process
         from jobs.engine.workers import OnWorkers

@@ -19,8 +19,8 @@ from jobs.engine.frames import by_workers
 from jobs.engine.later import functions as F
 from jobs.engine.later import sql
 from jobs.landing import ingest
-from jobs.landing.events import TIMES, Last, StoredRecords, filled_columns, parse, records_at, remaining
 from jobs.landing.ingest import Split
+from jobs.landing.new_records import TIMES, Last, StoredRecords, filled_columns, parse, records_at, remaining
 from parsers.events import Parser
 from parsers.rules import RuleSet
 

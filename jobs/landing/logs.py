@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from jobs.config import Cluster
 from jobs.errors import InputError
-from jobs.landing import accounting, events, ingest
+from jobs.landing import accounting, ingest, new_records
 from jobs.landing.ingest import LogFile
 from jobs.location import SCHEME
 from jobs.progress import stage, warn
@@ -52,10 +52,10 @@ def read_logs(
     days: tuple[date, date] | None,
     remote: Sequence[Any],
     ahead: Ahead | None,
-) -> tuple[Sequence[LogFile], events.IngestSummary]:
+) -> tuple[Sequence[LogFile], new_records.IngestSummary]:
     """Read logs into the tables and return the logs that were read, and the counts.
 
-    Where a log was removed meanwhile, the others are read again. remote, ahead: as for `events.land`. Raises
+    Where a log was removed meanwhile, the others are read again. remote, ahead: as for `new_records.land`. Raises
     InputError where no log is left.
     """
     files, left = list(logs), ingest.unchanged(list(logs))
@@ -68,7 +68,7 @@ def read_logs(
             raise InputError(nothing_found(files))
         try:
             with stage("read records") as doing:
-                read = events.land(tables, files, ruleset, days=days, remote=remote, ahead=ahead)
+                read = new_records.land(tables, files, ruleset, days=days, remote=remote, ahead=ahead)
                 for note in read.notes():
                     doing.note(note)
             return files, read
@@ -82,7 +82,7 @@ def outcome(
     cluster: Cluster,
     facts: ClusterFacts | None,
     files: Iterable[LogFile],
-    read: events.IngestSummary,
+    read: new_records.IngestSummary,
     *,
     inputs: Iterable[dict[str, Any]],
     now: datetime | None,

@@ -18,7 +18,7 @@ from jobs.landing import checkpoints
 from jobs.landing.checkpoints import NEAR, Checkpoint, Term
 from jobs.progress import warn
 from jobs.timelines.controllers import terms as controller_terms
-from jobs.timelines.events import CHECKPOINT, EPOCH, moment_of
+from jobs.timelines.event import CHECKPOINT, EPOCH, moment_of
 from jobs.timelines.incarnations import incarnation
 from parsers.events import ID_BYTES
 from parsers.explanation import counted, visible

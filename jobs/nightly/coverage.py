@@ -27,7 +27,7 @@ from jobs.engine.rows import (
     where,
 )
 from jobs.timelines.cluster_evidence import METADATA_LOG
-from jobs.timelines.events import CHECKPOINT
+from jobs.timelines.event import CHECKPOINT
 
 STATE_CHANGE = "state.change.logger"
 QUORUM_CONTROLLER = "org.apache.kafka.controller.QuorumController"

@@ -31,7 +31,7 @@ from jobs.nightly.by_topic import KEY
 from jobs.nightly.folding import PARTITION, rows_of
 from jobs.timelines import ClusterFacts
 from jobs.timelines.episodes import Deletion, Step, Surroundings, episodes
-from jobs.timelines.events import EPOCH
+from jobs.timelines.event import EPOCH
 from jobs.timelines.facts import QUIET
 from jobs.timelines.outages import Outage
 

@@ -83,7 +83,7 @@ from jobs.timelines import (
     kraft_topic_deletions,
     topic_deletions,
 )
-from jobs.timelines.events import EPOCH
+from jobs.timelines.event import EPOCH
 
 Keeps = Mapping[str, Sequence[str]]
 # checks read the rows from this long before the first moment that new records are about

@@ -40,7 +40,7 @@ from jobs.operators.topic_durability import (
     with_stored_losses,
 )
 from jobs.timelines import ClusterFacts
-from jobs.timelines.events import moment_of
+from jobs.timelines.event import moment_of
 from jobs.timelines.losses import LINES, RECOVERING, Around
 from parsers.explanation import counted, visible
 

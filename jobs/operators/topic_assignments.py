@@ -9,7 +9,7 @@ from typing import Any
 
 from jobs.operators import placement
 from jobs.timelines import ClusterFacts
-from jobs.timelines.events import moment_of
+from jobs.timelines.event import moment_of
 from schemas.moments import moment
 
 Row = Mapping[str, Any]

@@ -9,7 +9,7 @@ from operator import itemgetter
 from typing import Any
 
 from jobs.nightly.min_isr import MinIsr
-from jobs.timelines.events import EPOCH, moment_of
+from jobs.timelines.event import EPOCH, moment_of
 from jobs.timelines.losses import UNCLEAN, Around, Interval, Line, losses
 
 Row = Mapping[str, Any]

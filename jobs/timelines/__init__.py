@@ -18,7 +18,7 @@ from jobs.timelines.controller_gaps import ControllerGap, controller_gaps
 from jobs.timelines.controllers import controllers, quorum_terms
 from jobs.timelines.deletions import is_about_deletion, kraft_topic_deletions, topic_deletions
 from jobs.timelines.discontinuities import Break, discontinuities, wiped
-from jobs.timelines.events import (
+from jobs.timelines.event import (
     CHECKPOINT,
     EVENT_COLUMNS,
     EVIDENCE_COLUMNS,

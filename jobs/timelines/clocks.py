@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from jobs.timelines.events import Event
+from jobs.timelines.event import Event
 
 MINUTE = 60_000_000
 # lines of a registration are printed within AT_ONCE of its record; a time zone shifts them by at least APART

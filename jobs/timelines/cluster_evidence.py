@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import Any, NamedTuple, Self
 
-from jobs.timelines.events import CHECKPOINT, MEMBER_LISTS, Event
+from jobs.timelines.event import CHECKPOINT, MEMBER_LISTS, Event
 from jobs.timelines.incarnations import Place, folder_of
 from jobs.timelines.outages import BROKER_EVENTS, is_failed_change, is_of_controller_thread
 from jobs.timelines.settings import setting_of

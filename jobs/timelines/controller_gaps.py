@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from jobs.timelines.cluster_evidence import ELECTION_HEARD, TERM_BEGUN, TERM_ENDED
 from jobs.timelines.controllers import terms
-from jobs.timelines.events import Event
+from jobs.timelines.event import Event
 from jobs.timelines.facts import ClusterFacts
 from jobs.timelines.incarnations import CLOCK_SKEW, incarnation
 from jobs.timelines.kraft_facts import FOREVER

@@ -5,7 +5,7 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 from jobs.timelines.cluster_evidence import TERM_ENDED, Line, Term, in_files, log_of
-from jobs.timelines.events import Event, with_next
+from jobs.timelines.event import Event, with_next
 from jobs.timelines.facts import ClusterFacts
 from parsers.meanings import event_types
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from jobs.timelines.cluster_evidence import TOPIC_REMOVED
-from jobs.timelines.events import Event
+from jobs.timelines.event import Event
 from jobs.timelines.facts import ClusterFacts
 from parsers.meanings import event_types
 

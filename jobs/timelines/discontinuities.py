@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from jobs.timelines.cluster_evidence import ELECTED, HOUR
-from jobs.timelines.events import Event, PartitionKey
+from jobs.timelines.event import Event, PartitionKey
 from jobs.timelines.facts import ClusterFacts
 
 NOWHERE = ("NonExistentPartition", "NonExistentReplica")

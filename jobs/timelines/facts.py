@@ -36,7 +36,7 @@ from jobs.timelines.cluster_evidence import (
     log_of,
     mentions,
 )
-from jobs.timelines.events import Event, PartitionKey, with_next
+from jobs.timelines.event import Event, PartitionKey, with_next
 from jobs.timelines.incarnations import Lineage, Marker, folder_of, incarnation, incarnation_ends, lineages
 from jobs.timelines.kraft_facts import FOREVER, KRaftFacts, Span, kraft_facts, registration_observations
 from jobs.timelines.outages import RUNNING, WORKING, Observation, Outage, is_start, left_out, outages

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, Self
 from zlib import crc32
 
 from jobs.timelines.cluster_evidence import CONTROLLER_LOG, log_of
-from jobs.timelines.events import Event
+from jobs.timelines.event import Event
 from jobs.timelines.facts import IncarnationFacts
 from parsers.meanings import event_types
 

@@ -10,12 +10,12 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from zlib import crc32
 
-from jobs.timelines.events import Event, Ids, with_next, without
+from jobs.timelines.event import Event, Ids, with_next, without
 from jobs.timelines.facts import IncarnationFacts
 from jobs.timelines.generation_evidence import STARTED, Start
 from jobs.timelines.kraft_assignments import Change, Version, assign, lay_along, place
 from jobs.timelines.kraft_facts import FENCED, LEAVING, NEAR, ONLINE, UNREGISTERED, KRaftFacts, Standing
-from jobs.timelines.rows import (
+from jobs.timelines.timeline_rows import (
     Assigned,
     Final,
     Reassignment,

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import NamedTuple
 
-from jobs.timelines.events import Ids, same_set
+from jobs.timelines.event import Ids, same_set
 from jobs.timelines.kraft_facts import KRaftFacts
 
 VALUES = ("leader", "leader_epoch", "isr", "replicas", "adding", "removing")

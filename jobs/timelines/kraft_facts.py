@@ -17,7 +17,7 @@ from jobs.timelines.cluster_evidence import (
     REGISTRATION_REPLAYED,
     Named,
 )
-from jobs.timelines.events import Event, with_next
+from jobs.timelines.event import Event, with_next
 from jobs.timelines.outages import (
     ABSENT,
     KNOWN,

@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from jobs.timelines.events import with_next
+from jobs.timelines.event import with_next
 from parsers.meanings import event_types
 
 UNCLEAN = "unclean"  # a replica that was not in sync became leader

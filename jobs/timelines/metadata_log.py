@@ -8,12 +8,12 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 from zlib import crc32
 
-from jobs.timelines.events import Event, Ids
+from jobs.timelines.event import Event, Ids
 from jobs.timelines.facts import IncarnationFacts
 from jobs.timelines.kraft import RowBuilder, make_final, rows_of, shared_by
 from jobs.timelines.kraft_assignments import Version
 from jobs.timelines.kraft_facts import KRaftFacts
-from jobs.timelines.rows import Final, Row, Rows
+from jobs.timelines.timeline_rows import Final, Row, Rows
 
 
 class Registration(NamedTuple):

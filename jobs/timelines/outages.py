@@ -8,7 +8,7 @@ from itertools import pairwise
 from operator import itemgetter
 from typing import Any, NamedTuple
 
-from jobs.timelines.events import Event, with_next
+from jobs.timelines.event import Event, with_next
 from jobs.timelines.incarnations import CLOCK_SKEW
 from parsers.meanings import event_types, loggers
 

@@ -11,9 +11,9 @@ from typing import Any
 from jobs.timelines import kraft, metadata_log, state, zookeeper
 from jobs.timelines.cluster_evidence import PARTITION_RECORDS
 from jobs.timelines.discontinuities import Break, Lines
-from jobs.timelines.events import CHECKPOINT, Event, PartitionKey
+from jobs.timelines.event import CHECKPOINT, Event, PartitionKey
 from jobs.timelines.facts import ClusterFacts, IncarnationFacts
-from jobs.timelines.rows import Final, ReplicaRow, Row, Rows
+from jobs.timelines.timeline_rows import Final, ReplicaRow, Row, Rows
 
 # raise it when the rows of the fold or the form of its state change: then every timeline is rebuilt once.
 # tests/timelines/test_semantics_version.py fails when a golden case changes and this does not. 1 replaces the

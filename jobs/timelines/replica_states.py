@@ -7,9 +7,9 @@ default is INFO, and the states follow from other lines of the controller.
 from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
-from jobs.timelines.events import Event, Ids, without
+from jobs.timelines.event import Event, Ids, without
 from jobs.timelines.kraft_facts import Standing
-from jobs.timelines.rows import Assigned, less_repeated
+from jobs.timelines.timeline_rows import Assigned, less_repeated
 from parsers.meanings import event_types
 
 # the state to which the controller moves the replica that a line names (kafka.controller.*, 2.6 to 3.9):

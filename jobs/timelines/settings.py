@@ -6,7 +6,7 @@ They are about a topic or the cluster, a created log, or a broker's own configur
 import re
 from typing import NamedTuple
 
-from jobs.timelines.events import Event
+from jobs.timelines.event import Event
 
 MIN_ISR = "min.insync.replicas"
 # printed as `{a -> b, ..}` up to 2.x and in lines that update a configuration, later as `{a=b, ..}`

@@ -12,7 +12,7 @@ from jobs.timelines.generation_evidence import GenerationEvidence, Start
 from jobs.timelines.kraft_assignments import Change, Version
 from jobs.timelines.kraft_facts import Standing
 from jobs.timelines.replica_states import ReplicaState
-from jobs.timelines.rows import Assigned, Final, Row
+from jobs.timelines.timeline_rows import Assigned, Final, Row
 from jobs.timelines.zookeeper_assignments import Requested
 from jobs.timelines.zookeeper_versions import ProposedIsr
 from jobs.timelines.zookeeper_versions import Version as ZookeeperVersion

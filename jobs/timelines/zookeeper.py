@@ -12,12 +12,21 @@ from typing import Any, NamedTuple
 from zlib import crc32
 
 import schemas
-from jobs.timelines.events import Event, Ids, same_set, with_next, without
+from jobs.timelines.event import Event, Ids, same_set, with_next, without
 from jobs.timelines.facts import IncarnationFacts
 from jobs.timelines.generation_evidence import GenerationEvidence, WrittenEpochs
 from jobs.timelines.kraft_facts import Standing
 from jobs.timelines.replica_states import ReplicaState, inferred_states, printed_state, states_by_replica
-from jobs.timelines.rows import Assigned, Final, Reassignment, Row, Rows, is_target, phase, reassignment
+from jobs.timelines.timeline_rows import (
+    Assigned,
+    Final,
+    Reassignment,
+    Row,
+    Rows,
+    is_target,
+    phase,
+    reassignment,
+)
 from jobs.timelines.zookeeper_assignments import Requested, add_request, assignments
 from jobs.timelines.zookeeper_versions import ProposedIsr, Values, Version, before_all, in_order
 from parsers.meanings import event_types

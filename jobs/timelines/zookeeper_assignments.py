@@ -10,9 +10,9 @@ the ISR, and only then the target is written (KafkaController.onPartitionReassig
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from jobs.timelines.events import Event, Ids
+from jobs.timelines.event import Event, Ids
 from jobs.timelines.facts import IncarnationFacts
-from jobs.timelines.rows import Assigned
+from jobs.timelines.timeline_rows import Assigned
 from jobs.timelines.zookeeper_versions import Version
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import NamedTuple
 
-from jobs.timelines.events import Ids, in_any_order, same_set, with_next
+from jobs.timelines.event import Ids, in_any_order, same_set, with_next
 
 Values = tuple[int | None, int | None, tuple[int, ...] | None]
 

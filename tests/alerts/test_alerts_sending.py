@@ -45,11 +45,11 @@ from test_alerts import (
 )
 
 from jobs import errors
-from jobs.alerts import delivery, http, sinks, text
+from jobs.alerts import delivery, posting, sinks, text
 from jobs.alerts.command import shown
 from jobs.alerts.delivery import Delivered, latest, plan, send_all
-from jobs.alerts.http import BACKOFF
 from jobs.alerts.outbox import Finding, Message, Sent
+from jobs.alerts.posting import BACKOFF
 from jobs.alerts.sink import Sink, deliver
 from jobs.alerts.sinks.apprise import Apprise
 from jobs.alerts.sinks.http import HttpSink
@@ -74,7 +74,7 @@ def without_proxies(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture(autouse=True)
 def short_waits(monkeypatch: pytest.MonkeyPatch) -> None:
     """Shorten the waits between tries; one case restores the real ones."""
-    monkeypatch.setattr(http, "BACKOFF", 0.1)
+    monkeypatch.setattr(posting, "BACKOFF", 0.1)
 
 
 def hidden_by(sink: Sink, environment: Mapping[str, str]) -> tuple[str, ...]:
@@ -137,7 +137,7 @@ def test_the_next_run_delivers_failed_messages_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, sink: Sink
 ) -> None:
     if name == "hangs":
-        monkeypatch.setattr(http, "BACKOFF", BACKOFF)
+        monkeypatch.setattr(posting, "BACKOFF", BACKOFF)
     behave, says, asked, asked_of_others = MISBEHAVIOUR[name]
     found = [finding(1), finding(2)]
     with serving(behave) as server:

@@ -5,7 +5,7 @@
 
 copy     text -> Delta, nothing parsed: the floor
 events   headers, all rules, typed columns, identity, copies, written to Delta: what a night does
-base     the same of another commit, checked out in FOLDER (one whose `jobs.landing.events.land` takes the
+base     the same of another commit, checked out in FOLDER (one whose `jobs.landing.new_records.land` takes the
          parts of `jobs.landing.ingest.read`)
 python   the parser alone, in one process, nothing written (on PYTHON_MB of the bytes)
 duckdb   DuckDB with the same header, dispatch and patterns, written to Parquet (where the package duckdb is
@@ -40,7 +40,7 @@ from jobs.config import Cluster  # noqa: E402
 from jobs.engine import session  # noqa: E402
 from jobs.engine.store import Store  # noqa: E402
 from jobs.engine.workers import OnWorkers  # noqa: E402
-from jobs.landing import events, ingest  # noqa: E402
+from jobs.landing import ingest, new_records  # noqa: E402
 from parsers.events import Parser  # noqa: E402
 from parsers.patterns import GROUP, LOOKAROUND, compiled  # noqa: E402
 from parsers.rules import ITEMS, RuleSet, built_in  # noqa: E402
@@ -58,7 +58,7 @@ sys.path.insert(0, sys.argv[1])
 from jobs.config import Cluster
 from jobs.engine import session
 from jobs.engine.store import Store
-from jobs.landing import events, ingest
+from jobs.landing import new_records, ingest
 from parsers.rules import built_in
 spark, work = session.start(), Path(sys.argv[2])
 files = ingest.find(Cluster("benchmark", (str(work / "logs"),)))
@@ -67,7 +67,7 @@ for line in sys.stdin:
     store.open()
     begun = time.perf_counter()
     with ingest.staged(files, Path(store.root) / "_staging") as source:
-        events.land(store, ingest.read(spark, source, built_in()), source, built_in())
+        new_records.land(store, ingest.read(spark, source, built_in()), source, built_in())
     print(time.perf_counter() - begun, flush=True)
     shutil.rmtree(store.root)
 """
@@ -101,7 +101,7 @@ def with_python(files: list[ingest.LogFile]) -> float:
     """MB a second of the parser, on one core."""
     parser, read, begun = Parser(), 0, time.perf_counter()
     for split in ingest.splits(files, parser, PYTHON_MB * 10**6):
-        for block in events.parse(split, parser):
+        for block in new_records.parse(split, parser):
             assert block.counts["records"] >= 0
         read += split.end - split.begin
         if read >= PYTHON_MB * 10**6:
@@ -230,7 +230,7 @@ def main() -> None:
             begun = time.perf_counter()
             steps.clear()
             with most_memory(memory):
-                steps.update(timed_steps(lambda: events.land(store, files)))
+                steps.update(timed_steps(lambda: new_records.land(store, files)))
             took = time.perf_counter() - begun
             met.update(
                 row[0] for row in store.table("events").select("event_type").distinct().collect() if row[0]

@@ -26,6 +26,15 @@ def test_packages_import_downwards_only() -> None:
                 assert not wrong, f"{path.relative_to(ROOT)} imports {wrong}"
 
 
+def test_no_two_modules_have_the_same_name() -> None:
+    """A name in an import then says which module it is."""
+    paths = [
+        path for package in ALLOWED for path in (ROOT / package).rglob("*.py") if path.stem != "__init__"
+    ]
+    twice = {path.stem for path in paths if sum(path.stem == other.stem for other in paths) > 1}
+    assert not twice
+
+
 def third_party(package: str) -> dict[str, Path]:
     """Return top-level modules of other packages -> a file that imports them."""
     found = {}

@@ -26,7 +26,7 @@ from jobs.engine.local_store import LocalStore
 from jobs.engine.parsing import FOLDER
 from jobs.engine.pool import Pool, WorkerLost
 from jobs.engine.rows import map_groups, to_dicts
-from jobs.landing import events, ingest
+from jobs.landing import ingest, new_records
 
 # the pool parses whatever there is, in many pieces
 ON_POOL = """
@@ -100,14 +100,14 @@ def test_the_pool_lands_what_one_process_lands(
     here.open()
     with monkeypatch.context() as patched:
         patched.setattr(in_process, "SMALL", 2**62)
-        expected = events.land(here, read(copied))
-    found = events.land(store, read(copied))
+        expected = new_records.land(here, read(copied))
+    found = new_records.land(store, read(copied))
     assert found == expected
     assert found.new < found.records
-    for table in events.SCHEMAS:
+    for table in new_records.SCHEMAS:
         assert sorted_rows(store, table) == sorted_rows(here, table)
     version = store.version("events")
-    again = events.land(store, read(copied))
+    again = new_records.land(store, read(copied))
     assert (again.records, again.new, again.newly_counted) == (found.records, 0, 0)
     assert store.version("events") == version
     assert not left_behind(store)
@@ -123,11 +123,11 @@ def test_the_pool_lands_what_is_new_and_completes_what_was_cut_short(
     trace = "java.lang.IllegalStateException: it is\n\tat kafka.controller.A.b(A.scala:1)\n"
     log = folder / "controller.log"
     log.write_text("".join([*lines[:40], trace[: trace.index("\tat")]]))
-    before = events.land(store, read(folder))
+    before = new_records.land(store, read(folder))
     log.write_text("".join([*lines[:40], trace, *lines[40:]]))
-    after = events.land(store, read(folder))
+    after = new_records.land(store, read(folder))
     assert (before.completed, after.completed) == (0, 1)
-    whole = events.events_of([str(folder)], "c")
+    whole = new_records.events_of([str(folder)], "c")
     assert {row["record_id"] for row in rows_of(Path(store.root), "events")} == set(
         whole["record_id"].to_pylist()
     )
@@ -139,7 +139,7 @@ def test_what_a_killed_run_leaves_is_removed_by_the_next(
     garbage = Path(store.root) / "events" / FOLDER / "x.snappy.parquet"
     garbage.parent.mkdir()
     garbage.write_bytes(b"half a file")
-    assert events.land(store, read(copied)).new
+    assert new_records.land(store, read(copied)).new
     assert not left_behind(store)
 
 

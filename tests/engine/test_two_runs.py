@@ -24,7 +24,7 @@ from jobs.engine.conflicts import Conflict
 from jobs.engine.run_tables import KEYS
 from jobs.engine.store import Store
 from jobs.engine.workers import OnWorkers
-from jobs.landing import events, ingest
+from jobs.landing import ingest, new_records
 from jobs.nightly_audit import main
 from parsers.rules import built_in
 
@@ -55,10 +55,10 @@ def opened(
     return one
 
 
-def land(store: Store, *nodes: int) -> events.IngestSummary:
+def land(store: Store, *nodes: int) -> new_records.IngestSummary:
     """Reads the logs of some brokers."""
     logs = tuple(str(LOGS / f"broker-{node}") for node in nodes)
-    return events.land(store, ingest.find(Cluster("c", logs), built_in()))
+    return new_records.land(store, ingest.find(Cluster("c", logs), built_in()))
 
 
 def ids(tables: Path, table: str) -> Counter[tuple[Any, ...]]:
@@ -98,7 +98,7 @@ def test_records_that_another_run_appends_meanwhile_are_not_appended_again(
     found = {name: ids(tmp_path / "tables", name) for name in KEYS}
     assert all(set(counts.values()) == {1} for counts in found.values())
     assert len(calls) == 3  # looked again once
-    whole = events.events_of([str(LOGS)], "c")
+    whole = new_records.events_of([str(LOGS)], "c")
     assert found["events"].keys() == set(
         zip(whole["record_id"].to_pylist(), whole["item"].to_pylist(), strict=True)
     )

@@ -20,7 +20,7 @@ from test_containers import tar, write, zipped
 from jobs import errors
 from jobs.config import Cluster
 from jobs.engine import in_process
-from jobs.landing import accounting, events, ingest
+from jobs.landing import accounting, ingest, new_records
 from jobs.landing.accounting import looks_like, sentences, without_logs
 from jobs.nightly_audit import main
 
@@ -66,8 +66,8 @@ def accounts(folder: Path) -> tuple[list[ingest.LogFile], list[dict[str, Any]]]:
     """The files of a folder and their rows of `inputs`."""
     files = ingest.find(Cluster("c", (str(folder),)))
     parsed = in_process.parsed_in_process(files, None)
-    events.conserved(parsed.splits, parsed.blocks)
-    rows = accounting.rows(files, events.by_file(parsed.blocks), "run")
+    new_records.conserved(parsed.splits, parsed.blocks)
+    rows = accounting.rows(files, new_records.by_file(parsed.blocks), "run")
     return files, [row | {"file": row["file"].removeprefix(f"{folder}/")} for row in rows]
 
 

@@ -15,7 +15,7 @@ import pytest
 
 from jobs import errors
 from jobs.config import Cluster
-from jobs.landing import archives, events
+from jobs.landing import archives, new_records
 from jobs.landing.archives import DamagedError, LimitError, Limits, open_text
 from jobs.landing.ingest import find
 from jobs.nightly_audit import main
@@ -166,7 +166,7 @@ def test_a_line_that_is_too_long_is_cut_and_kept(tmp_path: Path, codec: str, end
     ).encode()
     path = tmp_path / "controller.log"
     path.write_bytes(PACK[codec](text) if codec else text)
-    rows = sorted(events.events_of([str(path)]).to_pylist(), key=lambda row: row["record_no"])
+    rows = sorted(new_records.events_of([str(path)]).to_pylist(), key=lambda row: row["record_no"])
     assert [row["record_no"] for row in rows] == [1, 2, 4]
     assert [row["event_type"] for row in rows[::2]] == ["controller_resigned"] * 2
     cut = rows[1]
@@ -185,7 +185,7 @@ def test_a_line_of_just_one_megabyte_is_whole(tmp_path: Path, beyond: int) -> No
     line = head + "x" * (1_000_000 + beyond - len(head) - len(tail)) + tail
     path = tmp_path / "controller.log"
     path.write_text(f"{line}\n{LINE}")
-    rows = {row["record_no"]: row for row in events.events_of([str(path)]).to_pylist()}
+    rows = {row["record_no"]: row for row in new_records.events_of([str(path)]).to_pylist()}
     assert (rows[1]["raw"] == line) == (beyond <= 0)
     assert rows[1]["cut_bytes"] == (None if beyond <= 0 else 1)
 
@@ -208,10 +208,12 @@ def test_a_record_does_not_depend_on_how_its_long_line_is_read(
     for block in (4 * 1024 * 1024, 70_000):
         monkeypatch.setattr("jobs.landing.ingest.BLOCK", block)
         for name in ("plain.log", "packed.log"):
-            found += [row for row in events.events_of([str(tmp_path / name)]).to_pylist() if row["cut_bytes"]]
+            found += [
+                row for row in new_records.events_of([str(tmp_path / name)]).to_pylist() if row["cut_bytes"]
+            ]
     assert len({(row["record_id"], row["raw"], row["cut_bytes"]) for row in found}) == 1
     assert len(found) == 4
-    (cut,) = events.events_of([str(tmp_path / "cri.log")]).to_pylist()
+    (cut,) = new_records.events_of([str(tmp_path / "cri.log")]).to_pylist()
     assert cut["cut_bytes"] > 0
     assert len(cut["raw"]) < 1_000_100
 
@@ -224,7 +226,7 @@ def test_no_value_is_read_across_a_cut(tmp_path: Path) -> None:
     ]
     line = f"[2026-11-20 10:09:13,000] TRACE [Controller id=3] All leaders = {','.join(each)} (kafka.controller.KafkaController)\n"
     (tmp_path / "controller.log").write_text(line)
-    rows = events.events_of([str(tmp_path)]).to_pylist()
+    rows = new_records.events_of([str(tmp_path)]).to_pylist()
     assert {row["cut_bytes"] for row in rows} == {rows[0]["cut_bytes"]}
     assert len(line) - rows[0]["cut_bytes"] == 1_000_001
     whole = sum(len(one) + 1 for one in each[: len(rows)])
@@ -237,7 +239,7 @@ def test_the_lines_after_the_first_are_bounded_and_counted(tmp_path: Path) -> No
     (tmp_path / "controller.log").write_text(
         failed + "\tat " + "x" * 600_000 + "\n" + ("\tat " + "y" * 600_000 + "\n") * 9 + LINE
     )
-    rows = {row["record_no"]: row for row in events.events_of([str(tmp_path)]).to_pylist()}
+    rows = {row["record_no"]: row for row in new_records.events_of([str(tmp_path)]).to_pylist()}
     assert rows.keys() == {1, 12}
     assert len(rows[1]["raw"]) + rows[1]["cut_bytes"] == len(failed) + 10 * 600_005 - 1
     assert len(rows[1]["raw"]) < 4_000_200

@@ -26,7 +26,7 @@ from test_archives import LINE, PACK
 from jobs import errors
 from jobs.config import Cluster
 from jobs.engine import in_process
-from jobs.landing import archives, events, ingest
+from jobs.landing import archives, ingest, new_records
 from jobs.landing.archives import Limits
 from jobs.nightly_audit import main
 
@@ -155,7 +155,7 @@ def write(folder: Path, files: Files) -> Path:
 
 def rows(folder: Path) -> list[dict[str, Any]]:
     """Events without what says where they were read."""
-    found = events.events_of([str(folder)], "c").drop_columns(["file", "ends_file"]).to_pylist()
+    found = new_records.events_of([str(folder)], "c").drop_columns(["file", "ends_file"]).to_pylist()
     return sorted(found, key=lambda row: (row["record_id"], row["item"]))
 
 
@@ -458,7 +458,7 @@ def test_workers_read_members(
         tmp_path / "logs",
         {"b.tar.gz": gzip.compress(tar(some)), "b.zip": zipped(dict(list(files.items())[4:]))},
     )
-    events.land(tables, ingest.find(Cluster("c", (str(tmp_path / "logs"),))))
+    new_records.land(tables, ingest.find(Cluster("c", (str(tmp_path / "logs"),))))
     assert {row.record_id for row in tables.table("events").select("record_id").collect()} == {
         row["record_id"] for row in expected
     }

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from jobs import errors
 from jobs.config import Cluster
 from jobs.engine.store import Store
-from jobs.landing import events, ingest
+from jobs.landing import ingest, new_records
 from jobs.nightly_audit import main
 from parsers.events import Parser
 
@@ -127,7 +127,7 @@ def landed(
     assert {file.path.name for file in files if file.usable} == set(FILES)
     store = Store(spark, folder / "tables")
     store.open()
-    read = events.land(store, files)
+    read = new_records.land(store, files)
     found: dict[str, set[int]] = {name: set() for name in FILES}
     changes = store.table("events").filter("event_type = 'replica_state_changed'").select("file", "replica")
     for row in changes.collect():
@@ -167,7 +167,7 @@ def test_a_record_that_is_being_written_is_read_when_it_is(spark: SparkSession, 
     whole = text(change(1), change(2), change(3))
     cut = len(text(change(1), change(2))) + 80
     for content, new, unfinished in ((whole[:cut], 2, 1), (whole, 1, 0), (whole, 0, 0)):
-        read = events.land(store, grown(tmp_path / "logs", content))
+        read = new_records.land(store, grown(tmp_path / "logs", content))
         assert (read.new, read.unfinished) == (new, unfinished)
         assert read.unrecognised == read.drifted == 0
     assert store.table("events").count() == 3
@@ -191,9 +191,9 @@ def test_a_record_that_was_cut_short_is_completed(spark: SparkSession, tmp_path:
     store.open()
     folders = {name: tmp_path / f"{number}" for number, name in enumerate(CUTS)}
 
-    def deliver(content: Callable[[str], bytes], **given: Any) -> events.IngestSummary:
+    def deliver(content: Callable[[str], bytes], **given: Any) -> new_records.IngestSummary:
         files = [replace(file, cluster=name) for name in CUTS for file in grown(folders[name], content(name))]
-        return events.land(store, files, **given)
+        return new_records.land(store, files, **given)
 
     def stored() -> dict[str, set[str]]:
         found: dict[str, set[str]] = {name: set() for name in CUTS}
@@ -227,7 +227,7 @@ def test_a_record_that_was_cut_short_is_completed(spark: SparkSession, tmp_path:
         for name in CUTS
         for file in ingest.find(Cluster(name, (str(folders[name]),)))
     ]
-    events.land(other, files)
+    new_records.land(other, files)
     assert other.table("events").count() == 3 * len(CUTS)
 
 
@@ -403,6 +403,6 @@ def test_spark_takes_any_bytes(spark: SparkSession, tmp_path: Path) -> None:
     files = ingest.find(Cluster("c", (str(tmp_path / "logs"),)))
     store = Store(spark, tmp_path / "tables")
     store.open()
-    read = events.land(store, files)
+    read = new_records.land(store, files)
     assert read.new >= 40
     assert store.table("events").filter("item = 0").count() == read.new

@@ -11,7 +11,7 @@ import pytest
 
 from jobs.config import Cluster
 from jobs.engine import in_process
-from jobs.landing import events, ingest
+from jobs.landing import ingest, new_records
 
 if TYPE_CHECKING:
     from jobs.engine.store import Store
@@ -51,11 +51,11 @@ def copied_logs(folder: Path) -> Path:
 def test_workers_write_the_same_rows_as_one_process(
     tables: Store, logs: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    expected = events.events_of([str(logs)], "c").drop_columns(["file"]).to_pylist()
+    expected = new_records.events_of([str(logs)], "c").drop_columns(["file"]).to_pylist()
     monkeypatch.setattr(in_process, "SMALL", 0)
     monkeypatch.setattr(ingest, "SMALLEST_SPLIT", 40_000)
     monkeypatch.setattr(ingest, "LARGEST_SPLIT", 40_000)
-    first = events.land(tables, read(logs))
+    first = new_records.land(tables, read(logs))
     stored = rows_of(tables)
     for row in expected:
         row["ts"] = row["ts"] and row["ts"].replace(tzinfo=None)
@@ -65,7 +65,7 @@ def test_workers_write_the_same_rows_as_one_process(
         == len({row["record_id"] for row in stored})
         == first.recognised + first.unrecognised + first.drifted
     )
-    again = events.land(tables, read(logs))
+    again = new_records.land(tables, read(logs))
     assert (again.new, again.newly_counted, again.completed) == (0, 0, 0)
     assert again.records == first.records
     assert rows_of(tables) == stored
@@ -75,10 +75,10 @@ def test_a_second_run_adds_new_records(tables: Store, logs: Path) -> None:
     log = logs / "broker-2" / "state-change.log"
     whole = log.read_bytes()
     log.write_bytes(whole[: whole.rfind(b"\n", 0, len(whole) // 2) + 1])
-    before = events.land(tables, read(logs))
+    before = new_records.land(tables, read(logs))
     log.write_bytes(whole)
-    after = events.land(tables, read(logs))
+    after = new_records.land(tables, read(logs))
     assert before.new > 0 < after.new
     ids = {row["record_id"] for row in rows_of(tables)}
-    assert ids == set(events.events_of([str(logs)], "c")["record_id"].to_pylist())
+    assert ids == set(new_records.events_of([str(logs)], "c")["record_id"].to_pylist())
     assert len(ids) == before.new + after.new

@@ -14,7 +14,7 @@ from jobs import errors
 from jobs.config import Cluster
 from jobs.engine import file_systems, remote
 from jobs.errors import UsageError
-from jobs.landing import events, ingest
+from jobs.landing import ingest, new_records
 from jobs.nightly_audit import main
 from parsers.rules import built_in
 
@@ -59,10 +59,10 @@ def test_logs_at_a_uri_are_those_of_the_folder(spark: SparkSession, tables: Stor
         assert found
         files = ingest.find(Cluster("c", (str(logs),)))
         assert sorted(map(told, found.files)) == sorted(map(told, files))
-        read = events.land(tables, found.files, remote=[found])
+        read = new_records.land(tables, found.files, remote=[found])
     finally:
         spark.conf.unset("spark.sql.files.maxPartitionBytes")
-    expected = events.events_of([str(logs)], "c").to_pylist()
+    expected = new_records.events_of([str(logs)], "c").to_pylist()
     for row in expected:
         row |= {"ts": row["ts"] and row["ts"].replace(tzinfo=None), "file": f"file:{row['file']}"}
 

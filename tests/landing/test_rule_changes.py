@@ -25,7 +25,7 @@ from jobs.commands import audit
 from jobs.engine.local_store import LocalStore
 from jobs.engine.store import Store
 from jobs.landing import rereading
-from jobs.landing.events import events_of
+from jobs.landing.new_records import events_of
 from jobs.nightly import updates
 from jobs.nightly_audit import main
 from parsers.events import EVENTS

@@ -29,7 +29,7 @@ class HttpSink(Sink):
 
     def send(self, request: Request, secrets: Secrets) -> None:
         """Deliver one request. Raises Undelivered."""
-        from jobs.alerts.http import post
+        from jobs.alerts.posting import post
 
         post(
             self.target(request.url or secrets.get("url") or ""),

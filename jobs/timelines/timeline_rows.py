@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Any, NamedTuple, TypeVar
 
-from jobs.timelines.events import Ids, in_any_order, same_set, with_next, without
+from jobs.timelines.event import Ids, in_any_order, same_set, with_next, without
 from jobs.timelines.kraft_facts import Standing
 
 Item = TypeVar("Item")
