@@ -60,7 +60,7 @@ class Asked:
 
 
 @dataclass(frozen=True)
-class Found:
+class FoundFiles:
     """The files of a run. tool_files: outputs of Kafka's tools, whose content is in `outputs`.
 
     remote: the `remote.Remote` of files at URIs. ahead: the logs, if they are already being parsed.
@@ -111,7 +111,7 @@ class CheckResult:
     finish: Callable[[], None] = lambda: None
 
 
-def run(tables: RunTables, asked: Asked, found: Found) -> tuple[LandResult, RebuildResult, CheckResult]:
+def run(tables: RunTables, asked: Asked, found: FoundFiles) -> tuple[LandResult, RebuildResult, CheckResult]:
     """Run each stage for all clusters at once, because a stage costs about the same for one or many."""
     landed = land(tables, asked, found)
     rebuilt = rebuild(tables, asked, landed)
@@ -120,7 +120,7 @@ def run(tables: RunTables, asked: Asked, found: Found) -> tuple[LandResult, Rebu
     return landed, rebuilt, checked
 
 
-def land(tables: RunTables, asked: Asked, found: Found) -> LandResult:
+def land(tables: RunTables, asked: Asked, found: FoundFiles) -> LandResult:
     """Read the logs into the tables. Raises InputError where no log is left."""
     from jobs.nightly import last_run
 

@@ -475,7 +475,9 @@ def version_problems(digests: Mapping[int, str], digest: str) -> list[str]:
     ]
 
 
-def machine_problems(machines: Mapping[str, tuple[str, ...]], moves: Iterable[schemas.Move]) -> list[str]:
+def machine_problems(
+    machines: Mapping[str, tuple[str, ...]], moves: Iterable[schemas.LegalMove]
+) -> list[str]:
     """Find moves with unknown states, repeated states and moves, and a `since` that is no version."""
     found = []
     for machine, states in machines.items():

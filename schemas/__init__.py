@@ -248,7 +248,7 @@ def comment(table: str) -> str:
 
 
 @dataclass(frozen=True)
-class Move:
+class LegalMove:
     """One legal move of a state machine, and the first Kafka version that has it."""
 
     machine: str
@@ -264,10 +264,10 @@ def machines() -> dict[str, tuple[str, ...]]:
 
 
 @cache
-def moves() -> tuple[Move, ...]:
+def moves() -> tuple[LegalMove, ...]:
     """Return all legal moves of all machines."""
     return tuple(
-        Move(machine, before, state, block["since"])
+        LegalMove(machine, before, state, block["since"])
         for machine, content in _machine_files().items()
         for block in content["moves"]
         for state, befores in block.items()

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from jobs.alerts.outbox import Finding, Message, Sent, due, messages, outcome
 from jobs.alerts.sink import Request, Secrets, Sink, Undelivered, deliver
-from jobs.alerts.text import LINES, Context, Line
+from jobs.alerts.text import LINES, Context, ProofLine
 from jobs.checking import harms, story_harms
 from jobs.checking.finding_identity import known_as
 from jobs.config import Config
@@ -271,11 +271,13 @@ class Outbox:
         shown = sorted({record_id for finding in alone for record_id in finding.evidence[:LINES]})
         return replace(plain, lines=self._lines(shown)) if shown else plain
 
-    def _lines(self, record_ids: Sequence[str]) -> dict[str, Line]:
+    def _lines(self, record_ids: Sequence[str]) -> dict[str, ProofLine]:
         columns = ["record_id", "ts", "node", "file", "record_no", "raw"]
         where = f"{one_of('cluster', self.clusters)} AND item = 0 AND {one_of('record_id', record_ids)}"
         return {
-            row["record_id"]: Line(row["ts"], row["node"], row["file"], row["record_no"], row["raw"][:2000])
+            row["record_id"]: ProofLine(
+                row["ts"], row["node"], row["file"], row["record_no"], row["raw"][:2000]
+            )
             for row in rows_of(self.tables.read("events", columns, where))
         }
 

@@ -25,7 +25,7 @@ HARMS = 3  # sentences about harm in a digest
 
 
 @dataclass(frozen=True)
-class Line:
+class ProofLine:
     """A log record that proves a finding."""
 
     ts: datetime | None
@@ -47,7 +47,7 @@ class Context:
     tables: str
     now: datetime
     checks: Mapping[str, str] = field(default_factory=dict)
-    lines: Mapping[str, Line] = field(default_factory=dict)
+    lines: Mapping[str, ProofLine] = field(default_factory=dict)
     newest: Mapping[str, datetime] = field(default_factory=dict)
     report_url: str | None = None
     hidden: tuple[str, ...] = ()

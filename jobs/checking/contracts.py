@@ -44,7 +44,7 @@ exit codes:
 
 
 @dataclass(frozen=True)
-class Rule:
+class ContractRule:
     """One rule of a table.
 
     kind: one of KINDS: a column is never null, it has one of some values, no two rows share a key, or a query
@@ -83,14 +83,14 @@ class Violation:
         return f"{self.table}: {counted(self.rows, 'row')} {verb} '{self.rule}', for example {named or 'one of nulls'}"
 
 
-def rules_of(table: str) -> tuple[Rule, ...]:
+def rules_of(table: str) -> tuple[ContractRule, ...]:
     """Return the rules of a table: required columns, values, key, rules over rows."""
     contract = schemas.contracts()[table]
     shown, found = contract.shown, []
 
-    def of_column(kind: str, column: str, words: str, condition: str) -> Rule:
+    def of_column(kind: str, column: str, words: str, condition: str) -> ContractRule:
         every = tuple(dict.fromkeys([*shown, column]))
-        return Rule(
+        return ContractRule(
             table, kind, words, (column,), every, f"SELECT * FROM {{batch}} WHERE {condition}", condition
         )
 
@@ -107,9 +107,9 @@ def rules_of(table: str) -> tuple[Rule, ...]:
         words = f"no two rows have the same {' and '.join(keys)}"
         named = ", ".join(f"`{column}`" for column in keys)
         duplicates = f"SELECT {named}, explode(sequence(1, duplicates)) AS duplicate FROM (SELECT {named}, count(*) AS duplicates FROM {{batch}} GROUP BY {named} HAVING count(*) > 1)"
-        found.append(Rule(table, "key", words, keys, keys, duplicates))
+        found.append(ContractRule(table, "key", words, keys, keys, duplicates))
     for rule in contract.rules:
-        found.append(Rule(table, "rows", rule.words, (), (*shown, *rule.shows), rule.violations))
+        found.append(ContractRule(table, "rows", rule.words, (), (*shown, *rule.shows), rule.violations))
     return tuple(found)
 
 
@@ -160,7 +160,7 @@ def as_sql(violations: str, table: str) -> str:
     return violations.format(batch=_view(table), **{other: _whole(other) for other in schemas.contracts()})
 
 
-def violations(queries: Queries, rules: Sequence[Rule]) -> list[Violation]:
+def violations(queries: Queries, rules: Sequence[ContractRule]) -> list[Violation]:
     """Return the violated rules of rows that are registered, by one query."""
 
     def sample(columns: Iterable[str]) -> str:

@@ -18,7 +18,7 @@ from typing import Any
 
 import schemas
 from jobs.checking import contracts
-from jobs.checking.contracts import Rule, Violation, rules_of, sample_of
+from jobs.checking.contracts import ContractRule, Violation, rules_of, sample_of
 from jobs.engine import Tables
 from jobs.errors import ContractError, UsageError
 
@@ -140,7 +140,7 @@ class Suites:
             found += self._of_arrow(table, tables.read(table, _columns(table)))
         return found
 
-    def _rules(self, table: str) -> list[Rule]:
+    def _rules(self, table: str) -> list[ContractRule]:
         """Return the rules that are validated."""
         return [rule for rule in rules_of(table) if rule.kind in self._kinds]
 
@@ -160,7 +160,9 @@ class Suites:
             return []
         asset = source.add_dataframe_asset(table).add_batch_definition_whole_dataframe("all rows")
 
-        def outcomes(name: str, some: Sequence[Rule], result_format: Mapping[str, Any]) -> dict[str, Any]:
+        def outcomes(
+            name: str, some: Sequence[ContractRule], result_format: Mapping[str, Any]
+        ) -> dict[str, Any]:
             """Return rule (its words) -> Great Expectations' result."""
             suite = self._gx.ExpectationSuite(
                 name=name, expectations=[_expectation(rule, named) for rule in some]
@@ -227,7 +229,7 @@ def _named(query: str, names: Mapping[str, str]) -> str:
     return query
 
 
-def _expectation(rule: Rule, named: Callable[[str], str]) -> Any:
+def _expectation(rule: ContractRule, named: Callable[[str], str]) -> Any:
     """Return Great Expectations' expectation for a rule."""
     import great_expectations.expectations as gxe
 
@@ -246,7 +248,7 @@ def _expectation(rule: Rule, named: Callable[[str], str]) -> Any:
     return gxe.UnexpectedRowsExpectation(unexpected_rows_query=named(rule.violations), **texts)
 
 
-def _refuse_errors(rule: Rule, outcome: Any) -> None:
+def _refuse_errors(rule: ContractRule, outcome: Any) -> None:
     """Raise ContractError where a rule could not be evaluated; Great Expectations reports it as violated."""
     for error in [
         outcome.exception_info,
@@ -257,7 +259,7 @@ def _refuse_errors(rule: Rule, outcome: Any) -> None:
             raise ContractError(f"{rule.table}: the rule '{rule.words}' could not be evaluated: {why}")
 
 
-def _violation(rule: Rule, result: Mapping[str, Any]) -> Violation:
+def _violation(rule: ContractRule, result: Mapping[str, Any]) -> Violation:
     """Return a violation. result: Great Expectations' result with the violating rows."""
     rows = (
         result["details"]["unexpected_rows"]

@@ -291,7 +291,7 @@ class Audit:
             data_docs=self.options.data_docs,
         )
 
-    def _found(self, temporary: Path) -> pipeline.Found:
+    def _found(self, temporary: Path) -> pipeline.FoundFiles:
         """Find the logs on this machine.
 
         Raises InputError where there are none on this machine or at URIs.
@@ -319,7 +319,7 @@ class Audit:
         if not self._at_uris() and not any(f.usable for f in files):
             raise InputError(nothing_found(files))
         logs = [file for file in files if file.kind != "checkpoint"]
-        return pipeline.Found(logs, [file for file in files if file.kind == "checkpoint"], outputs)
+        return pipeline.FoundFiles(logs, [file for file in files if file.kind == "checkpoint"], outputs)
 
     def _at_uris(self) -> list[configuration.Cluster]:
         return [cluster for cluster in self.config.clusters if any(map(SCHEME.match, cluster.logs))]
@@ -327,7 +327,9 @@ class Audit:
     # -- the engine: only these lines of a run depend on it --------------------------------------------------
 
     @contextmanager
-    def _on_this_machine(self, root: str, found: pipeline.Found) -> Iterator[tuple[Any, Any, pipeline.Found]]:
+    def _on_this_machine(
+        self, root: str, found: pipeline.FoundFiles
+    ) -> Iterator[tuple[Any, Any, pipeline.FoundFiles]]:
         """Yield the tables, the lease and the logs of a run of the local engine.
 
         Raises OnlySpark where only Spark can write the tables.
@@ -343,7 +345,9 @@ class Audit:
             yield tables, own_lease, found
 
     @contextmanager
-    def _on_spark(self, root: str, found: pipeline.Found) -> Iterator[tuple[Any, Any, pipeline.Found]]:
+    def _on_spark(
+        self, root: str, found: pipeline.FoundFiles
+    ) -> Iterator[tuple[Any, Any, pipeline.FoundFiles]]:
         """Yield the same for Spark. Small logs are parsed while it starts."""
         from jobs.checking import expectations
         from jobs.engine import file_systems, in_process, lease

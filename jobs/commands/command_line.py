@@ -93,7 +93,7 @@ exit codes:
 """
 
 
-class Parser(argparse.ArgumentParser):
+class ArgumentsParser(argparse.ArgumentParser):
     """Parses arguments; an error about an unknown command or option names the nearest known one."""
 
     # the arguments of the command line, the same for all parsers
@@ -152,7 +152,7 @@ def _nearest(name: str, known: Any) -> str:
     return f"; did you mean {near[0]}?" if near else ""
 
 
-class Version(argparse.Action):
+class PrintVersions(argparse.Action):
     """Prints the versions of the product, of its engines, of Python and of Java; imports none of them."""
 
     def __init__(self, **given: Any) -> None:
@@ -207,16 +207,16 @@ def _add_common(command: argparse.ArgumentParser) -> None:
     )
 
 
-def parser(name: str | None = None) -> Parser:
+def parser(name: str | None = None) -> ArgumentsParser:
     """Return the parser of the command line. name: of the only command that it must know; None: all."""
-    top = Parser(
+    top = ArgumentsParser(
         prog="kafka-audit",
         description="Audits what Kafka's controller wrote about every partition and replica.",
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     top.add_argument(
-        "--version", action=Version, help="versions of kafka-audit, its engines, Python and Java"
+        "--version", action=PrintVersions, help="versions of kafka-audit, its engines, Python and Java"
     )
     commands = top.add_subparsers(dest="command", required=True, metavar="COMMAND", prog="kafka-audit")
     for module in dict.fromkeys(map(_module, COMMANDS if name is None else [name])):
@@ -237,8 +237,8 @@ def run(arguments: list[str] | None = None) -> int:
 
         driver.keep_stdout_clean()
     terminal.set_up()
-    Parser.given = tuple(sys.argv[1:] if arguments is None else arguments)
-    named = next((one for one in Parser.given if not one.startswith("-")), None)
+    ArgumentsParser.given = tuple(sys.argv[1:] if arguments is None else arguments)
+    named = next((one for one in ArgumentsParser.given if not one.startswith("-")), None)
     options = parser(named if named in COMMANDS else None).parse_args(arguments)
     terminal.set_up(options.color, not options.no_pager)
     progress.set_up(quiet=options.quiet, is_verbose=options.verbose, log_format=options.log_format)

@@ -65,7 +65,7 @@ OUTPUT = pa.schema(
 )
 
 
-class Rows:
+class FoldedBatches:
     """Collects rows of the tables and yields them as batches of OUTPUT."""
 
     def __init__(self) -> None:
@@ -184,7 +184,7 @@ def fold_groups(
     Other rows of a partition that `is_stale` do not count.
     at_once: number of events of a partition that are folded in one piece; None: all.
     """
-    out = Rows()
+    out = FoldedBatches()
     build = _event_factory(names)
     for (cluster, topic, partition), rows in groupby(rows_of(batches), key=lambda row: row[:3]):
         if not _fold_group(cluster, rows, build, facts[cluster], at_once=at_once, out=out):
@@ -200,7 +200,7 @@ def _fold_group(
     facts: ClusterFacts,
     *,
     at_once: int | None,
-    out: Rows,
+    out: FoldedBatches,
 ) -> bool:
     """Fold a partition and add its rows. Return False if it is stale."""
     kept: dict[PartitionKey, _Kept] = {}
@@ -230,7 +230,9 @@ def _fold_group(
     return True
 
 
-def _fold_piece(cluster: str, some: Mapping[PartitionKey, _Kept], facts: ClusterFacts, out: Rows) -> bool:
+def _fold_piece(
+    cluster: str, some: Mapping[PartitionKey, _Kept], facts: ClusterFacts, out: FoldedBatches
+) -> bool:
     """Fold the queued events and add the rows that are final now. Return False if a partition is stale."""
     for key, one in some.items():
         folded = fold(key, one.state, one.events, facts)
@@ -242,7 +244,7 @@ def _fold_piece(cluster: str, some: Mapping[PartitionKey, _Kept], facts: Cluster
     return True
 
 
-def _add_rows(cluster: str, key: PartitionKey, one: _Kept, out: Rows, *, is_final: bool) -> None:
+def _add_rows(cluster: str, key: PartitionKey, one: _Kept, out: FoldedBatches, *, is_final: bool) -> None:
     folded = one.folded
     if folded is None:
         return

@@ -30,7 +30,7 @@ from jobs.engine.types import schema_of
 from jobs.nightly.by_topic import KEY
 from jobs.nightly.folding import PARTITION, rows_of
 from jobs.timelines import ClusterFacts
-from jobs.timelines.episodes import Deletion, Step, Surroundings, episodes
+from jobs.timelines.episodes import DeletionTimes, Surroundings, TimelineStep, episodes
 from jobs.timelines.event import EPOCH
 from jobs.timelines.facts import QUIET
 from jobs.timelines.outages import Outage
@@ -86,16 +86,16 @@ def partition_episodes(
         }
     )
     moments = ("valid_from", "valid_to")
-    steps = in_microseconds(select(where(steps, known), *PARTITION, "step", *Step._fields), *moments)
-    deleted = select(audited["topic_deletions"], "cluster", "incarnation", "topic", *Deletion._fields)
-    deletions = in_microseconds(deleted, *Deletion._fields)
+    steps = in_microseconds(select(where(steps, known), *PARTITION, "step", *TimelineStep._fields), *moments)
+    deleted = select(audited["topic_deletions"], "cluster", "incarnation", "topic", *DeletionTimes._fields)
+    deletions = in_microseconds(deleted, *DeletionTimes._fields)
 
     def fold(key: tuple[Any, ...], rows: Dicts, deleted: Dicts) -> Iterable[dict[str, Any]]:
         surroundings = around.get(key[:2])
         if surroundings is None:
             return
         least = smallest.get(key, smallest.get((*key[:2], None)))
-        known_deletions = [Deletion(row["requested_at"], row["completed_at"]) for row in deleted]
+        known_deletions = [DeletionTimes(row["requested_at"], row["completed_at"]) for row in deleted]
         for partition, some in _by_partition(rows).items():
             for episode in episodes(
                 some,
@@ -110,10 +110,12 @@ def partition_episodes(
     return map_groups(steps, deletions, KEY, fold, schema_of(_COLUMNS))
 
 
-def _by_partition(rows: Dicts) -> dict[int, list[Step]]:
-    found: dict[int, list[Step]] = {}
+def _by_partition(rows: Dicts) -> dict[int, list[TimelineStep]]:
+    found: dict[int, list[TimelineStep]] = {}
     for row in sorted(rows, key=lambda row: (row["partition"], row["step"])):
-        found.setdefault(row["partition"], []).append(Step(*(row[name] for name in Step._fields)))
+        found.setdefault(row["partition"], []).append(
+            TimelineStep(*(row[name] for name in TimelineStep._fields))
+        )
     return found
 
 

@@ -27,7 +27,7 @@ from jobs.engine.types import schema_of
 from jobs.nightly.by_topic import KEY
 from jobs.nightly.folding import PARTITION
 from jobs.timelines import ClusterFacts
-from jobs.timelines.losses import DECIDING, LINES, RECOVERING, Around, Crash, Interval, Line, losses
+from jobs.timelines.losses import DECIDING, LINES, RECOVERING, Around, Crash, Interval, LossLine, losses
 from jobs.timelines.outages import CRASHED
 
 _OF_A_PARTITION = is_known("topic") & is_known("partition")
@@ -61,7 +61,9 @@ def partition_losses(
         "valid_from",
         "valid_to",
     )
-    lines = in_microseconds(select(having(events, partitions, PARTITION), *PARTITION, *Line._fields), "ts")
+    lines = in_microseconds(
+        select(having(events, partitions, PARTITION), *PARTITION, *LossLine._fields), "ts"
+    )
     around = arounds(audited["broker_outages"], facts)
     smallest = {
         (row["cluster"], row["incarnation"], row["topic"]): row["min_isr"]
@@ -78,15 +80,17 @@ def partition_losses(
     return map_groups(rows, lines, KEY, fold, schema_of(_COLUMNS))
 
 
-def by_partition(rows: Dicts, lines: Dicts) -> dict[int, tuple[list[Interval], list[Line]]]:
+def by_partition(rows: Dicts, lines: Dicts) -> dict[int, tuple[list[Interval], list[LossLine]]]:
     """Return partition -> its intervals, in order, and the lines about it; moments are microseconds."""
-    found: dict[int, tuple[list[Interval], list[Line]]] = {}
+    found: dict[int, tuple[list[Interval], list[LossLine]]] = {}
     for row in sorted(rows, key=lambda row: (row["partition"], row["step"])):
         found.setdefault(row["partition"], ([], []))[0].append(
             Interval(*(row[name] for name in Interval._fields))
         )
     for line in lines:
-        found.setdefault(line["partition"], ([], []))[1].append(Line(*(line[name] for name in Line._fields)))
+        found.setdefault(line["partition"], ([], []))[1].append(
+            LossLine(*(line[name] for name in LossLine._fields))
+        )
     return found
 
 

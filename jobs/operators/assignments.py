@@ -17,7 +17,7 @@ from jobs.operators.topic_assignments import (
     EFFECTS,
     EVENT_COLUMNS,
     LAG,
-    Cluster,
+    ClusterBrokers,
     Effect,
     batches,
     broker_loads,
@@ -132,18 +132,21 @@ def write(store: Any, updated: Any, rebuilt: Iterable[str], racks: Mapping[str, 
 
 
 def _judged(
-    shared: Mapping[str, Mapping[int, Cluster]], key: tuple[Any, ...], history: "Dicts", created: "Dicts"
+    shared: Mapping[str, Mapping[int, ClusterBrokers]],
+    key: tuple[Any, ...],
+    history: "Dicts",
+    created: "Dicts",
 ) -> Iterable[Mapping[str, Any]]:
     """Return the assignments of a topic, from its intervals and the events that created partitions."""
-    return topic_rows(history, batches(created).get(key[2], []), shared[key[0]].get(key[1], Cluster()))
+    return topic_rows(history, batches(created).get(key[2], []), shared[key[0]].get(key[1], ClusterBrokers()))
 
 
-def _shared(facts: ClusterFacts, racks: Mapping[int, str] | None) -> dict[int, Cluster]:
+def _shared(facts: ClusterFacts, racks: Mapping[int, str] | None) -> dict[int, ClusterBrokers]:
     """Return incarnation -> what its topics share."""
     return {number: cluster(events, racks) for number, events in shared_events(facts).items()}
 
 
-def _racks(shared: Mapping[int, Cluster]) -> dict[int, tuple[Any, ...]]:
+def _racks(shared: Mapping[int, ClusterBrokers]) -> dict[int, tuple[Any, ...]]:
     """Return incarnation -> the known racks, which the placement of every topic depends on."""
     return {number: (dict(one.racks), one.rackless) for number, one in shared.items()}
 

@@ -22,7 +22,7 @@ class PlacementError(ValueError):
 
 
 @dataclass(frozen=True)
-class Found:
+class PlacementParameters:
     """The parameters that lead to an assignment.
 
     start_index, shift: of `assignReplicasToBrokers`. shift is the smallest one that fits; null if no replica
@@ -117,7 +117,7 @@ def _across_racks(
 
 def find(
     assignment: Assignment, brokers: Collection[int], racks: Mapping[int, str] | None = None
-) -> Found | None:
+) -> PlacementParameters | None:
     """Return start index and shift of an assignment of consecutive partitions; null if there are none.
 
     brokers: those that were alive. Three orders are tried: by rack if all brokers have one, by id, and the
@@ -154,7 +154,7 @@ def find(
                 == rows
             ):
                 free = factor == 1 or len(listed) <= 2
-                return Found(start, None if free else shift, by_rack is not None, tuple(listed))
+                return PlacementParameters(start, None if free else shift, by_rack is not None, tuple(listed))
     return None
 
 
@@ -171,7 +171,7 @@ def find_added(
     partition_0: Sequence[int],
     brokers: Collection[int],
     racks: Mapping[int, str] | None = None,
-) -> Found | None:
+) -> PlacementParameters | None:
     """Return the same for added partitions.
 
     Start and shift are both the index of partition 0's first replica among all brokers. Source:
@@ -196,7 +196,7 @@ def find_added(
             == rows
         ):
             listed = rack_alternated(by_rack) if by_rack else everyone
-            return Found(start, start, by_rack is not None, tuple(listed))
+            return PlacementParameters(start, start, by_rack is not None, tuple(listed))
     return None
 
 

@@ -26,7 +26,7 @@ class PlanError(ValueError):
 
 
 @dataclass(frozen=True)
-class Move:
+class PlannedMove:
     """One partition of a plan.
 
     replicas: its target; null: the output names only the replicas before, `original`.
@@ -41,7 +41,7 @@ class Move:
 # -- reading -------------------------------------------------------------------------------------------------
 
 
-def parse(text: str) -> list[Move]:
+def parse(text: str) -> list[PlannedMove]:
     """Return the moves of a plan, in its order. Raises PlanError.
 
     text: the JSON of --reassignment-json-file; what --generate prints (the current and the proposed
@@ -55,10 +55,12 @@ def parse(text: str) -> list[Move]:
     read = [_moves(block) for block in blocks[:2]]
     if len(read) == 2:
         before = {(move.topic, move.partition): move.replicas for move in read[0]}
-        return [Move(m.topic, m.partition, m.replicas, before.get((m.topic, m.partition))) for m in read[1]]
+        return [
+            PlannedMove(m.topic, m.partition, m.replicas, before.get((m.topic, m.partition))) for m in read[1]
+        ]
     if "Current partition replica assignment" in text:
         started = _started(text)
-        moves = [Move(m.topic, m.partition, None, m.replicas) for m in read[0]]
+        moves = [PlannedMove(m.topic, m.partition, None, m.replicas) for m in read[0]]
         return [m for m in moves if not started or f"{m.topic}-{m.partition}" in started]
     return read[0]
 
@@ -87,7 +89,7 @@ def _started(text: str) -> set[str]:
     return set()
 
 
-def _moves(block: Any) -> list[Move]:
+def _moves(block: Any) -> list[PlannedMove]:
     partitions = block.get("partitions") if isinstance(block, dict) else None
     if not isinstance(partitions, list) or not partitions:
         raise PlanError(
@@ -95,7 +97,7 @@ def _moves(block: Any) -> list[Move]:
         )
     if block.get("version", 1) != 1:
         raise PlanError(f"is of version {block['version']}; version 1 is known")
-    found: dict[Key, Move] = {}
+    found: dict[Key, PlannedMove] = {}
     for number, entry in enumerate(partitions, 1):
         move = _move(entry, number)
         if (move.topic, move.partition) in found:
@@ -104,7 +106,7 @@ def _moves(block: Any) -> list[Move]:
     return list(found.values())
 
 
-def _move(entry: Any, number: int) -> Move:
+def _move(entry: Any, number: int) -> PlannedMove:
     values = entry if isinstance(entry, dict) else {}
     topic, partition, replicas = values.get("topic"), values.get("partition"), values.get("replicas")
     ids = isinstance(replicas, list) and all(type(replica) is int and replica >= 0 for replica in replicas)
@@ -123,7 +125,7 @@ def _move(entry: Any, number: int) -> Move:
     log_dirs = values.get("log_dirs")
     if log_dirs is not None and (not isinstance(log_dirs, list) or len(log_dirs) != len(replicas)):
         raise PlanError(f"has not one of log_dirs for each replica of {topic}-{partition}")
-    return Move(topic, partition, tuple(replicas))
+    return PlannedMove(topic, partition, tuple(replicas))
 
 
 # -- the reassignments of a partition ------------------------------------------------------------------------
@@ -167,7 +169,7 @@ class Attempt:
 
 
 @dataclass(frozen=True)
-class History:
+class PartitionHistory:
     """The reassignments of a partition until some moment.
 
     now: the last interval whose replicas are known; null: no log names the partition.
@@ -194,7 +196,7 @@ class History:
         )
 
 
-def history(rows: Iterable[Row], at: datetime | None = None, ordered: bool = True) -> History:
+def history(rows: Iterable[Row], at: datetime | None = None, ordered: bool = True) -> PartitionHistory:
     """Return the reassignments of one partition. at: later rows are left out.
 
     rows: of partition_timeline, of one partition in its last incarnation.
@@ -231,7 +233,7 @@ def history(rows: Iterable[Row], at: datetime | None = None, ordered: bool = Tru
                 phases=_phases(intervals, at),
             )
         )
-    return History(tuple(attempts), known[-1] if known else None, lost)
+    return PartitionHistory(tuple(attempts), known[-1] if known else None, lost)
 
 
 def _phases(intervals: Sequence[Row], at: datetime | None) -> dict[str, float]:
@@ -323,8 +325,8 @@ DONE = ("completed", "already_there")
 
 
 def judge(
-    move: Move,
-    past: History,
+    move: PlannedMove,
+    past: PartitionHistory,
     events: Iterable[Row] = (),
     replica_states: Mapping[int, str] | None = None,
     *,
@@ -361,12 +363,14 @@ def judge(
     return verdict
 
 
-def _needs_no_copy(move: Move, past: History) -> bool:
+def _needs_no_copy(move: PlannedMove, past: PartitionHistory) -> bool:
     """Return whether a move only removes or reorders replicas, so that no data is copied."""
     return bool(move.replicas) and set(move.replicas or ()) <= set(past.replicas)
 
 
-def _judge(move: Move, past: History, events: Iterable[Row], replica_states: Mapping[int, str]) -> Verdict:
+def _judge(
+    move: PlannedMove, past: PartitionHistory, events: Iterable[Row], replica_states: Mapping[int, str]
+) -> Verdict:
     dated = sorted((e for e in events if e["ts"] is not None), key=lambda e: e["ts"])
     offset = next(
         (
@@ -402,7 +406,9 @@ def _judge(move: Move, past: History, events: Iterable[Row], replica_states: Map
     return _judge_unstarted(move, dated, past, base)
 
 
-def _judge_attempt(past: History, last: Attempt, base: dict[str, Any], states: Mapping[int, str]) -> Verdict:
+def _judge_attempt(
+    past: PartitionHistory, last: Attempt, base: dict[str, Any], states: Mapping[int, str]
+) -> Verdict:
     now = past.now
     assert now is not None
     target = base["target_replicas"]
@@ -433,7 +439,9 @@ def _judge_attempt(past: History, last: Attempt, base: dict[str, Any], states: M
     )
 
 
-def _judge_unstarted(move: Move, events: Sequence[Row], past: History, base: dict[str, Any]) -> Verdict:
+def _judge_unstarted(
+    move: PlannedMove, events: Sequence[Row], past: PartitionHistory, base: dict[str, Any]
+) -> Verdict:
     target = base["target_replicas"]
     refused = [
         e for e in events if e["event_type"] in REFUSED and e["target_replicas"] in (None, list(target or ()))

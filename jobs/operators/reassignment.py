@@ -126,7 +126,7 @@ def run(options: argparse.Namespace) -> int:
     return errors.CLEAN if all(verdict.done for verdict in verdicts) else errors.FINDINGS
 
 
-def _moves(given: str) -> list[plans.Move]:
+def _moves(given: str) -> list[plans.PlannedMove]:
     try:
         with nullcontext(sys.stdin.buffer) if given == "-" else Path(given).open("rb") as source:
             data = source.read(MAX_PLAN + 1)
@@ -143,7 +143,9 @@ def _moves(given: str) -> list[plans.Move]:
         raise UsageError(f"{given} {error}") from None
 
 
-def _rows(tables: Tables, moves: Sequence[plans.Move], cluster: str | None) -> tuple[str, list[analysis.Row]]:
+def _rows(
+    tables: Tables, moves: Sequence[plans.PlannedMove], cluster: str | None
+) -> tuple[str, list[analysis.Row]]:
     """Return the cluster of a plan and the rows of partition_timeline of its topics. Raises UsageError.
 
     The rows are those of the last incarnation.
@@ -173,7 +175,11 @@ def _rows(tables: Tables, moves: Sequence[plans.Move], cluster: str | None) -> t
 
 
 def _judged(
-    tables: Tables, name: str, rows: list[analysis.Row], moves: Sequence[plans.Move], at: datetime | None
+    tables: Tables,
+    name: str,
+    rows: list[analysis.Row],
+    moves: Sequence[plans.PlannedMove],
+    at: datetime | None,
 ) -> tuple[list[plans.Verdict], int]:
     """Return (verdicts in the order of the plan, the Kafka version as a number, 0 if no line shows it)."""
     asked = {(move.topic, move.partition) for move in moves}
@@ -198,7 +204,7 @@ def _judged(
         (s for s in states if (s["valid_to"] is None if at is None else analysis.covers(s, at))), asked
     )
 
-    def judged(move: plans.Move) -> plans.Verdict:
+    def judged(move: plans.PlannedMove) -> plans.Verdict:
         key = move.topic, move.partition
         history = plans.history(intervals.get(key, ()), at, ordered)
         return plans.judge(
@@ -218,7 +224,7 @@ def _judged(
     return verdicts, max(known, default=0)
 
 
-def _is_all_printed(history: plans.History, debug_since: datetime | None) -> bool:
+def _is_all_printed(history: plans.PartitionHistory, debug_since: datetime | None) -> bool:
     """Return whether the logs of a KRaft cluster have every change after the last one that they show.
 
     A dump of the metadata log has every change, and so do controllers at DEBUG. debug_since: time of their

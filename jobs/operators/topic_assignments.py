@@ -80,7 +80,7 @@ class Brokers:
 
 
 @dataclass(frozen=True)
-class Cluster:
+class ClusterBrokers:
     """What all topics of an incarnation share.
 
     brokers: in order of time. racks: broker -> rack. rackless: brokers known to have none.
@@ -112,7 +112,7 @@ def shared_events(facts: ClusterFacts) -> dict[int, list[dict[str, Any]]]:
     }
 
 
-def cluster(events: Iterable[Row], racks: Mapping[int, str] | None = None) -> Cluster:
+def cluster(events: Iterable[Row], racks: Mapping[int, str] | None = None) -> ClusterBrokers:
     """Return brokers and racks of one incarnation.
 
     events: in any order. racks: of audit.toml; they supersede those of log lines.
@@ -147,14 +147,14 @@ def cluster(events: Iterable[Row], racks: Mapping[int, str] | None = None) -> Cl
         found.append(Brokers(event["ts"], frozenset(registered), frozenset(fenced), kraft=True))
     known |= racks or {}
     named = {broker: rack for broker, rack in known.items() if rack}
-    return Cluster(tuple(found), named, frozenset(known) - frozenset(named))
+    return ClusterBrokers(tuple(found), named, frozenset(known) - frozenset(named))
 
 
 # -- who placed it -------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
-class Batch:
+class CreatedPartitions:
     """Partitions of a topic that one request created.
 
     by_hand: whether the request named the replicas; null: no line shows it.
@@ -181,7 +181,7 @@ class Judged:
     rack_aware: bool | None = None
 
 
-def batches(events: Iterable[Row]) -> dict[str, list[Batch]]:
+def batches(events: Iterable[Row]) -> dict[str, list[CreatedPartitions]]:
     """Return topic -> the batches that created and extended it, in order of time.
 
     events: of one incarnation. In ZooKeeper mode one record names all partitions of a batch. In KRaft every
@@ -192,7 +192,7 @@ def batches(events: Iterable[Row]) -> dict[str, list[Batch]]:
         (e for e in events if e["ts"] is not None), key=lambda e: (e["ts"], e["record_no"], e["item"])
     )
     names = {row["topic_id"]: row["topic"] for row in rows if row["topic"] and row["topic_id"]}
-    found: dict[str, list[Batch]] = {}
+    found: dict[str, list[CreatedPartitions]] = {}
     records: dict[tuple[str, str], list[Row]] = {}
     kraft: dict[tuple[str, str], dict[int, Row]] = {}
     answers: dict[str, list[Row]] = {}
@@ -213,13 +213,13 @@ def batches(events: Iterable[Row]) -> dict[str, list[Batch]]:
     for (record_id, topic), some in records.items():
         placed = {row["partition"]: list(row["replicas"]) for row in some}
         created = some[0]["event_type"] == "topics_changed"
-        found.setdefault(topic, []).append(Batch(some[0]["ts"], placed, created, (record_id,)))
+        found.setdefault(topic, []).append(CreatedPartitions(some[0]["ts"], placed, created, (record_id,)))
     for (topic, _), partitions in kraft.items():
         found.setdefault(topic, []).extend(_kraft_batches(list(partitions.values()), answers.get(topic, [])))
     return {topic: sorted(some, key=lambda batch: batch.ts) for topic, some in found.items()}
 
 
-def _kraft_batches(rows: list[Row], answers: list[Row]) -> list[Batch]:
+def _kraft_batches(rows: list[Row], answers: list[Row]) -> list[CreatedPartitions]:
     rows = sorted(rows, key=lambda row: (row["ts"], row["partition"]))
     answer = next((a for a in answers if abs(a["ts"] - rows[0]["ts"]) <= LAG), None)
     groups: list[list[Row]] = []
@@ -239,13 +239,17 @@ def _kraft_batches(rows: list[Row], answers: list[Row]) -> list[Batch]:
         )
         placed = {row["partition"]: list(row["replicas"]) for row in group}
         found.append(
-            Batch(group[0]["ts"], placed, number == 0, tuple(dict.fromkeys(ids))[:EVIDENCE], by_hand)
+            CreatedPartitions(
+                group[0]["ts"], placed, number == 0, tuple(dict.fromkeys(ids))[:EVIDENCE], by_hand
+            )
         )
     return found
 
 
 def judge(
-    batches: Sequence[Batch], shared: Cluster, partition_0: Sequence[Sequence[int] | None] = ()
+    batches: Sequence[CreatedPartitions],
+    shared: ClusterBrokers,
+    partition_0: Sequence[Sequence[int] | None] = (),
 ) -> Judged:
     """Return who placed a topic, from the batches that created and extended it.
 
@@ -282,7 +286,9 @@ def judge(
     )
 
 
-def _judge_batch(batch: Batch, shared: Cluster, partition_0: Sequence[int] | None) -> Judged:
+def _judge_batch(
+    batch: CreatedPartitions, shared: ClusterBrokers, partition_0: Sequence[int] | None
+) -> Judged:
     if batch.by_hand:
         return Judged("manual", "the request named the replicas")
     choices = shared.at(batch.ts)
@@ -309,7 +315,7 @@ def _judge_batch(batch: Batch, shared: Cluster, partition_0: Sequence[int] | Non
     return Judged("manual", text)
 
 
-def _judge_striped(batch: Batch, choices: Sequence[Brokers], racks: Mapping[int, str]) -> Judged:
+def _judge_striped(batch: CreatedPartitions, choices: Sequence[Brokers], racks: Mapping[int, str]) -> Judged:
     rows = [batch.partitions[partition] for partition in sorted(batch.partitions)]
     why = ""
     for brokers in choices:
@@ -326,7 +332,7 @@ def _judge_striped(batch: Batch, choices: Sequence[Brokers], racks: Mapping[int,
     return Judged("manual", f"StripedReplicaPlacer does not give it: {why}")
 
 
-def _caveat(batch: Batch) -> str:
+def _caveat(batch: CreatedPartitions) -> str:
     return ", as any of one partition" if len(batch.partitions) == 1 and batch.created else ""
 
 
@@ -417,7 +423,9 @@ def _apart(ts: datetime | None, later: Sequence[tuple[datetime | None, Any, Any,
     return not later or (following is not None and (ts is None or following - ts > TOGETHER))
 
 
-def topic_rows(rows: Sequence[Row], batches: Sequence[Batch], shared: Cluster) -> list[dict[str, Any]]:
+def topic_rows(
+    rows: Sequence[Row], batches: Sequence[CreatedPartitions], shared: ClusterBrokers
+) -> list[dict[str, Any]]:
     """Return rows of `topic_assignments` of one topic, without cluster, incarnation and topic.
 
     rows: of partition_timeline. batches: what created and extended the topic.
@@ -446,7 +454,7 @@ def broker_loads(row: Row) -> list[dict[str, Any]]:
 
 
 def _topic_row(
-    history: Sequence[AssignmentInterval], batches: Sequence[Batch], shared: Cluster
+    history: Sequence[AssignmentInterval], batches: Sequence[CreatedPartitions], shared: ClusterBrokers
 ) -> dict[str, Any]:
     """Return the row of the last interval of a history."""
     last = history[-1]
@@ -484,7 +492,7 @@ def _topic_row(
     }
 
 
-def _cause(history: Sequence[AssignmentInterval], mine: Sequence[Batch]) -> str:
+def _cause(history: Sequence[AssignmentInterval], mine: Sequence[CreatedPartitions]) -> str:
     """Return created, partitions_added, reassigned, or found (the assignment when the logs begin)."""
     last = history[-1]
     if last.since is not None and (
@@ -497,7 +505,9 @@ def _cause(history: Sequence[AssignmentInterval], mine: Sequence[Batch]) -> str:
     return "partitions_added" if last.assignment.keys() - before.keys() else "reassigned"
 
 
-def _batches_until(batches: Sequence[Batch], interval: AssignmentInterval) -> list[Batch]:
+def _batches_until(
+    batches: Sequence[CreatedPartitions], interval: AssignmentInterval
+) -> list[CreatedPartitions]:
     """Return the batches of the topic's generation: from the last creation before the interval on."""
     if interval.since is None:
         return []
@@ -506,7 +516,7 @@ def _batches_until(batches: Sequence[Batch], interval: AssignmentInterval) -> li
     return mine[last:]
 
 
-def _partition_0(history: Sequence[AssignmentInterval], added: Batch) -> Sequence[int] | None:
+def _partition_0(history: Sequence[AssignmentInterval], added: CreatedPartitions) -> Sequence[int] | None:
     """Return the replicas of partition 0 when partitions were added."""
     before = [
         one
@@ -516,7 +526,9 @@ def _partition_0(history: Sequence[AssignmentInterval], added: Batch) -> Sequenc
     return before[-1].assignment[0] if before else None
 
 
-def _judge_moved(interval: AssignmentInterval, moved: list[int], created: Judged, shared: Cluster) -> Judged:
+def _judge_moved(
+    interval: AssignmentInterval, moved: list[int], created: Judged, shared: ClusterBrokers
+) -> Judged:
     """Return who placed a reassigned topic.
 
     `kafka-reassign-partitions --generate` uses assignReplicasToBrokers up to 3.x, also in KRaft.

@@ -10,7 +10,7 @@ from typing import Any
 
 from jobs.nightly.min_isr import MinIsr
 from jobs.timelines.event import EPOCH, moment_of
-from jobs.timelines.losses import UNCLEAN, Around, Interval, Line, losses
+from jobs.timelines.losses import UNCLEAN, Around, Interval, LossLine, losses
 
 Row = Mapping[str, Any]
 Span = tuple[datetime, datetime]
@@ -57,7 +57,7 @@ OPEN_COLUMNS = (
     "state",
 )
 # of events that show unclean elections, and the records that a replica had and truncated
-EVENT_COLUMNS = ("topic", "partition", *Line._fields)
+EVENT_COLUMNS = ("topic", "partition", *LossLine._fields)
 EVIDENCE = 20
 _EVER = datetime.min.replace(tzinfo=UTC)
 
@@ -281,7 +281,7 @@ def _tally_unclean(
 ) -> None:
     """Add the unclean elections that `losses` finds and is certain of, and the records that they lost."""
     rows = [Interval(*(_plain(row.get(name)) for name in Interval._fields)) for row in history]
-    lines = [Line(*(_plain(event.get(name)) for name in Line._fields)) for event in events]
+    lines = [LossLine(*(_plain(event.get(name)) for name in LossLine._fields)) for event in events]
     for loss in losses(rows, lines, around):
         if loss.kind == UNCLEAN and loss.is_certain:
             day = days.setdefault(moment_of(loss.at).date(), Tally())

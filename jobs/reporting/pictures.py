@@ -48,7 +48,7 @@ class Span(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Step:
+class DrawnInterval:
     """An interval of a partition."""
 
     span: Span
@@ -69,7 +69,7 @@ class Strip:
 
     topic: str
     partition: int
-    steps: list[Step]
+    steps: list[DrawnInterval]
     states: dict[int, list[Span]]
     marks: list[datetime]
 
@@ -321,7 +321,7 @@ def _strip(
         return None
     clipped = partial(_clipped, first=first, last=last)
     shown = [
-        Step(span, row["leader"], row["reassignment_phase"], *_ids_of(row))
+        DrawnInterval(span, row["leader"], row["reassignment_phase"], *_ids_of(row))
         for row in steps
         if (span := clipped(row)) and row["leader"] is not None
     ]

@@ -165,7 +165,7 @@ class FileSpan(NamedTuple):
     logs: int
 
 
-class Line(NamedTuple):
+class RecordPlace(NamedTuple):
     """Time and place of a record. Its order is that of the files."""
 
     ts: int | None
@@ -231,7 +231,7 @@ class ClusterEvidence:
     traced_hours: dict[int | None, set[int]] = field(default_factory=dict)
     logged_hours: dict[int | None, set[int]] = field(default_factory=dict)
     mode_events: dict[str, dict[int, Named]] = field(default_factory=dict)
-    terms: dict[Term, dict[int, Line]] = field(default_factory=dict)
+    terms: dict[Term, dict[int, RecordPlace]] = field(default_factory=dict)
     from_memory: dict[Term, list[int]] = field(default_factory=dict)
     sent: dict[Term, dict[Place, Mention]] = field(default_factory=dict)
     topic_ids: dict[str, dict[str, Named]] = field(default_factory=dict)
@@ -345,7 +345,7 @@ class ClusterEvidence:
         """Add a line that a controller prints in a term of its own."""
         assert e.controller_epoch is not None
         term = e.controller_epoch, e.node
-        line = Line(e.ts, log, e.file, e.record_no, e.record_id)
+        line = RecordPlace(e.ts, log, e.file, e.record_no, e.record_id)
         days = self.terms.setdefault(term, {})
         day = _day(e.ts)
         if day not in days or in_files(line) < in_files(days[day]):
@@ -473,9 +473,9 @@ class ClusterEvidence:
     def from_json(cls, text: str) -> Self:
         """Return the evidence of the output of `to_json`."""
         stored = json.loads(text)
-        terms: dict[Term, dict[int, Line]] = {}
+        terms: dict[Term, dict[int, RecordPlace]] = {}
         for epoch, node, day, *line in stored["terms"]:
-            terms.setdefault((epoch, node), {})[day] = Line(*line)
+            terms.setdefault((epoch, node), {})[day] = RecordPlace(*line)
         sent: dict[Term, dict[Place, Mention]] = {}
         for epoch, node, folder, of_node, ts, record_id in stored["sent"]:
             sent.setdefault((epoch, node), {})[folder, of_node] = ts, record_id
@@ -567,7 +567,7 @@ def _day(ts: int | None) -> int:
     return -1 if ts is None else ts // DAY
 
 
-def in_files(line: Line) -> tuple[Any, ...]:
+def in_files(line: RecordPlace) -> tuple[Any, ...]:
     """Return the order of a line; lines without a time stamp are first."""
     return (line.ts is not None, line.ts or 0, *line[1:])
 

@@ -4,7 +4,7 @@ from collections import defaultdict
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from jobs.timelines.cluster_evidence import TERM_ENDED, Line, Term, in_files, log_of
+from jobs.timelines.cluster_evidence import TERM_ENDED, RecordPlace, Term, in_files, log_of
 from jobs.timelines.event import Event, with_next
 from jobs.timelines.facts import ClusterFacts
 from parsers.meanings import event_types
@@ -63,7 +63,7 @@ def terms(facts: ClusterFacts) -> list[tuple[int, int, int | None, int | None, s
     ]
 
 
-def _begun(facts: ClusterFacts, elections: Mapping[TermKey, Line]) -> dict[TermKey, Line]:
+def _begun(facts: ClusterFacts, elections: Mapping[TermKey, RecordPlace]) -> dict[TermKey, RecordPlace]:
     """Return the first line of each term, its election or another line."""
     first = facts.first_lines
     return first | {
@@ -79,9 +79,9 @@ def quorum_terms(facts: ClusterFacts) -> list[TermKey]:
     return sorted(_elections(facts, QUORUM_BEGINS))
 
 
-def _elections(facts: ClusterFacts, begins: Collection[str] = BEGINS) -> dict[TermKey, Line]:
+def _elections(facts: ClusterFacts, begins: Collection[str] = BEGINS) -> dict[TermKey, RecordPlace]:
     """Return the first line with which each term begins."""
-    found: dict[TermKey, Line] = {}
+    found: dict[TermKey, RecordPlace] = {}
     for e in facts.ordered_events:
         if e.event_type in begins and e.controller_epoch is not None and e.controller == e.node is not None:
             key, line = (facts.incarnation_of(e), e.controller_epoch, e.node), _line(e)
@@ -89,8 +89,8 @@ def _elections(facts: ClusterFacts, begins: Collection[str] = BEGINS) -> dict[Te
     return found
 
 
-def _line(e: Event) -> Line:
-    return Line(e.ts, log_of(e.logger), e.file, e.record_no, e.record_id)
+def _line(e: Event) -> RecordPlace:
+    return RecordPlace(e.ts, log_of(e.logger), e.file, e.record_no, e.record_id)
 
 
 def _resigned(facts: ClusterFacts) -> dict[tuple[int, int | None], list[int]]:

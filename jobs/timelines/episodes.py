@@ -33,7 +33,7 @@ DELETION_LOGGED_LATE = 10 * SECOND
 MOST_RECORDS = 10
 
 
-class Step(NamedTuple):
+class TimelineStep(NamedTuple):
     """A row of `partition_timeline`. Its order is that of the steps."""
 
     valid_from: int | None
@@ -73,7 +73,7 @@ class Step(NamedTuple):
             and some.issubset(self.owed or ())
         )
 
-    def is_followed_by(self, after: "Step") -> bool:
+    def is_followed_by(self, after: "TimelineStep") -> bool:
         """Return whether the epochs show that no step between these two is missing.
 
         Without partition epochs: an election adds nobody to an ISR, so an ISR that grew with an election had
@@ -185,7 +185,7 @@ class Surroundings:
         return lines[place - 1] if place else None
 
 
-class Deletion(NamedTuple):
+class DeletionTimes(NamedTuple):
     """A deletion of the partition's topic. requested_at: null: unknown; completed_at: null: not yet."""
 
     requested_at: int | None
@@ -202,13 +202,13 @@ class Deletion(NamedTuple):
 
 
 def episodes(
-    steps: Sequence[Step],
+    steps: Sequence[TimelineStep],
     around: Surroundings,
     *,
     topic: str = "",
     partition: int = 0,
     min_isr: int | None = None,
-    deletions: Iterable[Deletion] = (),
+    deletions: Iterable[DeletionTimes] = (),
 ) -> Iterator[Episode]:
     """Yield the episodes of one partition of one incarnation that no deletion explains.
 
@@ -255,7 +255,7 @@ def _may_lead(leader: int | None, isr: Iterable[int] | None) -> set[int]:
     return set(isr or ()) if leader is None else {leader}
 
 
-def _ends(outage: Outage, before: Step, after: Step) -> bool:
+def _ends(outage: Outage, before: TimelineStep, after: TimelineStep) -> bool:
     """Return whether an outage of the leader of a step, or of all brokers, began during the step."""
     if after.valid_from is None or not _silences(outage, _may_lead(before.leader, before.isr)):
         return False
@@ -276,7 +276,7 @@ class _StepSpan(NamedTuple):
     last: int
 
 
-def _conditions(step: Step, min_isr: int | None) -> list[tuple[str, int | None]]:
+def _conditions(step: TimelineStep, min_isr: int | None) -> list[tuple[str, int | None]]:
     """Return what is wrong in a step: kind, and the replica if it is about one."""
     if step.state == "NonExistentPartition":
         return []
@@ -304,7 +304,9 @@ def _conditions(step: Step, min_isr: int | None) -> list[tuple[str, int | None]]
     ]
 
 
-def _step_spans(steps: Sequence[Step], min_isr: int | None, around: Surroundings) -> Iterator[_StepSpan]:
+def _step_spans(
+    steps: Sequence[TimelineStep], min_isr: int | None, around: Surroundings
+) -> Iterator[_StepSpan]:
     """Yield each condition with the steps in which it was true.
 
     If its leader is lost, it begins again with the next step.
@@ -340,7 +342,7 @@ def _step_spans(steps: Sequence[Step], min_isr: int | None, around: Surroundings
         yield _StepSpan(*key, first, len(steps) - 1)
 
 
-def _episode(steps: Sequence[Step], span: _StepSpan, around: Surroundings) -> Episode | None:
+def _episode(steps: Sequence[TimelineStep], span: _StepSpan, around: Surroundings) -> Episode | None:
     """Return the episode of a condition; None if the steps do not show when it began."""
     first, last = steps[span.first], steps[span.last]
     if first.valid_from is None:
@@ -380,7 +382,7 @@ def _episode(steps: Sequence[Step], span: _StepSpan, around: Surroundings) -> Ep
     )
 
 
-def _was_something_before(steps: Sequence[Step], at: int) -> bool:
+def _was_something_before(steps: Sequence[TimelineStep], at: int) -> bool:
     """Return whether another state is known for the time right before a step.
 
     What a starting broker prints was true before. That another state preceded it follows from epochs only,
@@ -411,7 +413,7 @@ def _cut(episode: Episode, around: Surroundings) -> Episode:
     return episode._replace(until=min(ends), ended=True, is_end_seen=False) if ends else episode
 
 
-def _until_logs_end(episode: Episode, last: Step, around: Surroundings) -> Episode:
+def _until_logs_end(episode: Episode, last: TimelineStep, around: Surroundings) -> Episode:
     """Return an episode without an end up to where the logs end that would show the end.
 
     Every replica is sent the next leader; the leader writes the ISR.
@@ -430,7 +432,7 @@ def _until_logs_end(episode: Episode, last: Step, around: Surroundings) -> Episo
     )
 
 
-def _until_last_row(episode: Episode, last: Step, around: Surroundings) -> Episode:
+def _until_last_row(episode: Episode, last: TimelineStep, around: Surroundings) -> Episode:
     """Return the episode up to its last row if that has no partition epoch and no end is shown.
 
     The ISR may have grown since. The ISR does not grow while all missing brokers are down. Lists of a
@@ -470,7 +472,7 @@ def _is_down(outage: Outage, broker: int | None, at: int) -> bool:
     )
 
 
-def _missing_since(steps: Sequence[Step], span: _StepSpan, episode: Episode) -> int:
+def _missing_since(steps: Sequence[TimelineStep], span: _StepSpan, episode: Episode) -> int:
     """Return since when the missing brokers are missing.
 
     The ISR may have lacked them while nobody led, and before.

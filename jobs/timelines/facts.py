@@ -25,8 +25,8 @@ from jobs.timelines.cluster_evidence import (
     TERM_ENDED,
     ZOOKEEPER_CONTROLLER,
     ClusterEvidence,
-    Line,
     Named,
+    RecordPlace,
     begins_metadata_log,
     earlier,
     in_files,
@@ -539,9 +539,9 @@ class ClusterFacts:
         return range(min(begun, ended), max(begun, ended) + 1)
 
     @cached_property
-    def first_lines(self) -> dict[tuple[int, int, int | None], Line]:
+    def first_lines(self) -> dict[tuple[int, int, int | None], RecordPlace]:
         """Return (incarnation, controller epoch, node) -> the first line of the node in this term."""
-        found: dict[tuple[int, int, int | None], Line] = {}
+        found: dict[tuple[int, int, int | None], RecordPlace] = {}
         for (epoch, node), days in self.evidence.terms.items():
             for line in days.values():
                 key = incarnation(self.of_name, line.file, node, line.ts), epoch, node

@@ -13,14 +13,14 @@ from zlib import crc32
 from jobs.timelines.event import Event, Ids, with_next, without
 from jobs.timelines.facts import IncarnationFacts
 from jobs.timelines.generation_evidence import STARTED, Start
-from jobs.timelines.kraft_assignments import Change, Version, assign, lay_along, place
+from jobs.timelines.kraft_assignments import Change, EpochVersion, assign, lay_along, place
 from jobs.timelines.kraft_facts import FENCED, LEAVING, NEAR, ONLINE, UNREGISTERED, KRaftFacts, Standing
 from jobs.timelines.timeline_rows import (
     Assigned,
     Final,
+    PartitionRows,
     Reassignment,
     Row,
-    Rows,
     is_target,
     less_repeated,
     phase,
@@ -42,7 +42,7 @@ KEPT, FINAL_AFTER = 12, 60_000_000
 
 
 @dataclass
-class Generation:
+class KRaftGeneration:
     """The lines about a partition under one topic id, since its creation or its last final version.
 
     next_change: node -> number of the change that it prints next. base: epoch of the first whole version.
@@ -50,8 +50,8 @@ class Generation:
     up to base are final.
     """
 
-    versions: dict[int, Version] = field(default_factory=dict)
-    loose: list[Version] = field(default_factory=list)
+    versions: dict[int, EpochVersion] = field(default_factory=dict)
+    loose: list[EpochVersion] = field(default_factory=list)
     changes: list[Change] = field(default_factory=list)
     next_change: dict[int | None, int] = field(default_factory=dict)
     base: int = 0
@@ -61,7 +61,7 @@ class Generation:
 
 
 @dataclass
-class History:
+class KRaftHistory:
     """The state of the fold.
 
     newest: time of the last event. count: number of events. generations: by topic id. closed: topic id ->
@@ -76,7 +76,7 @@ class History:
 
     newest: int = -1
     count: int = 0
-    generations: dict[str, Generation] = field(default_factory=dict)
+    generations: dict[str, KRaftGeneration] = field(default_factory=dict)
     closed: dict[str, set[int]] = field(default_factory=dict)
     ids: list[str] = field(default_factory=list)
     named: dict[int | None, str] = field(default_factory=dict)
@@ -90,7 +90,7 @@ class History:
 
     def has_lines_before(self, topic_id: str, ts: int) -> bool:
         """Return whether lines were assigned to a topic id before its creation."""
-        generation = self.generations.get(topic_id, Generation())
+        generation = self.generations.get(topic_id, KRaftGeneration())
         return any((v.ts or 0) < ts - NEAR for v in (*generation.versions.values(), *generation.loose))
 
     def is_taken_over(self, topic_id: str, facts: IncarnationFacts) -> bool:
@@ -98,7 +98,9 @@ class History:
         return self.ids[:1] == [topic_id] and facts.kraft.named_since[topic_id] < (facts.kraft_since or 0)
 
 
-def fold(history: History, topic: str, events: Iterable[Event], facts: IncarnationFacts) -> Rows:
+def fold(
+    history: KRaftHistory, topic: str, events: Iterable[Event], facts: IncarnationFacts
+) -> PartitionRows:
     """Continue a history in place and return its rows.
 
     events: of this partition. If it `is_stale` then, it has to be rebuilt.
@@ -139,7 +141,7 @@ def fold(history: History, topic: str, events: Iterable[Event], facts: Incarnati
         elif e.is_present and (
             e.partition_epoch is not None or e.event_type in ("assignment_changed", *BROKER_LINES)
         ):
-            add_event(history, history.generations.setdefault(which, Generation()), e, facts.kraft)
+            add_event(history, history.generations.setdefault(which, KRaftGeneration()), e, facts.kraft)
     rows = build_rows(history, topic, facts)
     history.shared = shared_by(history.final, history.newest, topic, facts.kraft)
     return rows
@@ -178,7 +180,7 @@ def _created(events: Iterable[Event], facts: KRaftFacts) -> dict[str, int]:
 
 
 def _topic_id(
-    history: History, topic: str, e: Event, facts: KRaftFacts, created: Mapping[str, int]
+    history: KRaftHistory, topic: str, e: Event, facts: KRaftFacts, created: Mapping[str, int]
 ) -> str | None:
     """Return the topic id of an event; None: unknown. created: topic id -> its creation."""
     ids = facts.topic_ids.get(topic) or [""]
@@ -200,7 +202,7 @@ def _topic_id(
 
 
 def _named(
-    history: History, ids: Sequence[str], e: Event, facts: KRaftFacts, created: Mapping[str, int]
+    history: KRaftHistory, ids: Sequence[str], e: Event, facts: KRaftFacts, created: Mapping[str, int]
 ) -> str | None:
     """Return the topic id that a line names or belongs to.
 
@@ -235,7 +237,7 @@ def _named(
 # ---------------------------------------------------------------------------------------- what lines say
 
 
-def add_event(history: History, generation: Generation, e: Event, facts: KRaftFacts) -> None:
+def add_event(history: KRaftHistory, generation: KRaftGeneration, e: Event, facts: KRaftFacts) -> None:
     """Add what an event says."""
     lists = e.isr, e.replicas, e.adding_replicas, e.removing_replicas
     if e.event_type == "assignment_changed" and e.partition_epoch is None:
@@ -245,7 +247,9 @@ def add_event(history: History, generation: Generation, e: Event, facts: KRaftFa
     leader = e.node if e.leader is None and e.event_type == "leader_started" else e.leader
     is_difference, altered_by = e.event_type in DIFFERENCES, e.node if e.event_type == "isr_updated" else None
     values = leader, e.leader_epoch, *lists, is_difference
-    version = Version(history.count, e.ts, e.record_id, e.partition_epoch, *values, altered_by=altered_by)
+    version = EpochVersion(
+        history.count, e.ts, e.record_id, e.partition_epoch, *values, altered_by=altered_by
+    )
     version.is_read = e.event_type in CONTROLLER_LINES and facts.is_replayed(e)
     if e.partition_epoch is None:
         generation.loose.append(version)
@@ -269,7 +273,7 @@ def add_event(history: History, generation: Generation, e: Event, facts: KRaftFa
         generation.next_change[e.node] = len(generation.past) + applied[0] if applied else 0
 
 
-def _add_change(generation: Generation, change: Change, node: int | None, *, is_live: bool) -> bool:
+def _add_change(generation: KRaftGeneration, change: Change, node: int | None, *, is_live: bool) -> bool:
     """Add a change of the assignment. Return False if it may be older than final changes.
 
     All controllers print the same changes in the same order. A change that is none of those that its node has
@@ -288,7 +292,7 @@ def _add_change(generation: Generation, change: Change, node: int | None, *, is_
     return True
 
 
-def _number_of(generation: Generation, change: Change, start: int, *, is_live: bool) -> int | None:
+def _number_of(generation: KRaftGeneration, change: Change, start: int, *, is_live: bool) -> int | None:
     """Return the number of the known change that a node prints; None: it is a new one.
 
     start: number of those that it has printed.
@@ -307,14 +311,14 @@ def _number_of(generation: Generation, change: Change, start: int, *, is_live: b
 # ---------------------------------------------------------------------------------------- the rows
 
 
-def build_rows(history: History, topic: str, facts: IncarnationFacts) -> Rows:
+def build_rows(history: KRaftHistory, topic: str, facts: IncarnationFacts) -> PartitionRows:
     """Return the rows of all generations that are not final, the oldest first."""
     generations: list[list[Row]] = []
     order = list(facts.kraft.topic_ids.get(topic, ()))
     by_age = sorted(
         history.generations.items(), key=lambda one: order.index(one[0]) if one[0] in order else -1
     )
-    versions: list[Version] = []
+    versions: list[EpochVersion] = []
     for which, generation in by_age:
         removed = facts.kraft.removed.get(which)
         versions = merged_versions(generation, facts.kraft)
@@ -338,7 +342,7 @@ def build_rows(history: History, topic: str, facts: IncarnationFacts) -> Rows:
     return result
 
 
-def merged_versions(generation: Generation, facts: KRaftFacts) -> list[Version]:
+def merged_versions(generation: KRaftGeneration, facts: KRaftFacts) -> list[EpochVersion]:
     """Return all known versions of a generation, in order."""
     known = {epoch: generation.versions[epoch].copy() for epoch in sorted(generation.versions)}
     for (before, u), (epoch, v) in pairwise(known.items()):
@@ -377,7 +381,7 @@ def merged_versions(generation: Generation, facts: KRaftFacts) -> list[Version]:
     return ordered
 
 
-def _leader_fenced(u: Version, v: Version, facts: KRaftFacts) -> int | None:
+def _leader_fenced(u: EpochVersion, v: EpochVersion, facts: KRaftFacts) -> int | None:
     """Return when the leader of a version was fenced, which began the next version.
 
     None: it was not fenced. The controller writes both in one batch
@@ -407,7 +411,7 @@ def _isr_of_leaderless(before: Ids | None, ts: int | None, facts: KRaftFacts) ->
 
 
 def _insert_unplaced(
-    ordered: list[Version], change: Change, number: int, applied: Mapping[int | None, set[int]]
+    ordered: list[EpochVersion], change: Change, number: int, applied: Mapping[int | None, set[int]]
 ) -> None:
     """Insert a change of the assignment without a known epoch, by its time and its number."""
     at = sum(
@@ -416,7 +420,7 @@ def _insert_unplaced(
         or (min(applied[v.epoch]) < number and v.pos < change.pos)
         for v in ordered
     )
-    one = Version(*change[:3], None, None, None, None, *change[5:8], inferred=True)
+    one = EpochVersion(*change[:3], None, None, None, None, *change[5:8], inferred=True)
     if at < len(ordered):
         one.begin_by(ordered[at].pos, ordered[at].ts)
     if at:
@@ -424,7 +428,7 @@ def _insert_unplaced(
     ordered.insert(at, one)
 
 
-def _insert_loose(ordered: list[Version], v: Version) -> None:
+def _insert_loose(ordered: list[EpochVersion], v: EpochVersion) -> None:
     """Insert the version of a line without an epoch, unless another explains it or it is outdated."""
     at = sum(one.pos < v.pos for one in ordered)
     newest = max((one.leader_epoch or 0 for one in ordered[:at]), default=0)
@@ -451,7 +455,7 @@ class RowBuilder:
         """Return a builder that continues after a row."""
         return cls() if row is None else cls(row.ts, row.state, row.leader_epoch, row.assignment())
 
-    def row(self, v: Version, until: int | None = None) -> Row:
+    def row(self, v: EpochVersion, until: int | None = None) -> Row:
         """Return the row of a version.
 
         until: when the topic was removed; later lines are about the time before.
@@ -492,9 +496,9 @@ class RowBuilder:
         )
 
 
-def rows_of(final: Final, generations: Sequence[Sequence[Row]], facts: IncarnationFacts) -> Rows:
+def rows_of(final: Final, generations: Sequence[Sequence[Row]], facts: IncarnationFacts) -> PartitionRows:
     """Return rows after the final ones. generations: the rows of each topic id."""
-    result = Rows(final.steps, final.last.ts if final.last else None)
+    result = PartitionRows(final.steps, final.last.ts if final.last else None)
     result.partitions = final.partitions((row for generation in generations for row in generation), facts.end)
     kept = [row for _, row, _ in result.partitions]
     result.replicas = final.replicas(standings(final, kept, facts.kraft.brokers), kept, facts.end)
@@ -574,14 +578,18 @@ def _assigned(row: Row) -> Assigned:
 
 
 def _finalise(
-    history: History, which: str, versions: Sequence[Version], result: Rows, facts: KRaftFacts
+    history: KRaftHistory,
+    which: str,
+    versions: Sequence[EpochVersion],
+    result: PartitionRows,
+    facts: KRaftFacts,
 ) -> None:
     """Make all rows final up to the newest whole version without a running reassignment.
 
     which: the newest topic id. versions: its `merged_versions`.
     """
     generation = history.generations[which]
-    later: Version | None = None
+    later: EpochVersion | None = None
     for v in reversed(versions):
         at_rest = (
             v.is_whole and not v.adding and not v.removing and v.adding is not None and v.removing is not None
@@ -618,7 +626,9 @@ def _finalise(
     history.generations = {which: generation}
 
 
-def make_final(final: Final, result: Rows, pos: int, brokers: Mapping[int, Sequence[Standing]]) -> None:
+def make_final(
+    final: Final, result: PartitionRows, pos: int, brokers: Mapping[int, Sequence[Standing]]
+) -> None:
     """Make rows final up to a position. Later rows are later in time, too."""
     kept = [row for _, row, _ in result.partitions if row.pos <= pos]
     until = kept[-1].ts or 0

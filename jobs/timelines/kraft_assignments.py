@@ -18,7 +18,7 @@ VALUES = ("leader", "leader_epoch", "isr", "replicas", "adding", "removing")
 
 
 @dataclass(slots=True)
-class Version:
+class EpochVersion:
     """The values in lines of one partition epoch or, without an epoch, of a moment.
 
     is_difference: values that no line prints are those of the epoch before. applied: number of the printed
@@ -42,16 +42,16 @@ class Version:
     altered_by: int | None = None
     is_read: bool = False
 
-    def copy(self) -> "Version":
+    def copy(self) -> "EpochVersion":
         """Return a copy that can be changed."""
-        return Version(*(getattr(self, name) for name in self.__slots__))
+        return EpochVersion(*(getattr(self, name) for name in self.__slots__))
 
     @property
     def is_whole(self) -> bool:
         """Return whether all values are known."""
         return None not in (self.epoch, self.leader, self.leader_epoch, self.isr, self.replicas)
 
-    def learn(self, other: "Version | Change", names: Iterable[str] = VALUES) -> None:
+    def learn(self, other: "EpochVersion | Change", names: Iterable[str] = VALUES) -> None:
         """Fill unknown values from another version."""
         for name in names:
             if getattr(self, name) is None:
@@ -98,7 +98,7 @@ NOT_KNOWN = Change(0, None, "", None, None, None, None, None, False)
 
 
 def lay_along(
-    versions: Sequence[Version], printed: Iterable[Change], base: int
+    versions: Sequence[EpochVersion], printed: Iterable[Change], base: int
 ) -> tuple[list[Change], list[set[int]]]:
     """Return the assignments, and for each version the numbers of those that it may have.
 
@@ -141,13 +141,13 @@ def lay_along(
     return changes, applied
 
 
-def _records(u: Version, v: Version) -> int:
+def _records(u: EpochVersion, v: EpochVersion) -> int:
     assert u.epoch is not None
     assert v.epoch is not None
     return v.epoch - u.epoch
 
 
-def _whole_assignments(printed: Iterable[Change], base: Version | None) -> list[Change]:
+def _whole_assignments(printed: Iterable[Change], base: EpochVersion | None) -> list[Change]:
     """Return the assignment before all changes, and the whole assignment after each change.
 
     None in a change leaves a list as it is.
@@ -169,7 +169,7 @@ def _whole_assignments(printed: Iterable[Change], base: Version | None) -> list[
     return changes
 
 
-def agrees(v: Version, assignment: Change) -> bool:
+def agrees(v: EpochVersion, assignment: Change) -> bool:
     """Return whether a version may have an assignment.
 
     The replicas include ISR (Replicas.validateIsr) and leader.
@@ -185,7 +185,7 @@ def agrees(v: Version, assignment: Change) -> bool:
     )
 
 
-def follows(u: Version, v: Version, applied: Sequence[Change]) -> bool:
+def follows(u: EpochVersion, v: EpochVersion, applied: Sequence[Change]) -> bool:
     """Return whether version v can follow u with these changes of the assignment between them.
 
     Each change is one record. The leader epoch grows only with a record that names a leader, which a printed
@@ -205,7 +205,9 @@ def follows(u: Version, v: Version, applied: Sequence[Change]) -> bool:
     return (isr is None or v.isr is None or same_set(isr, v.isr)) and applied[0].leader in (None, v.leader)
 
 
-def place(known: dict[int, Version], changes: Sequence[Change], applied: dict[int, set[int]]) -> list[int]:
+def place(
+    known: dict[int, EpochVersion], changes: Sequence[Change], applied: dict[int, set[int]]
+) -> list[int]:
     """Assign changes to the versions that they created.
 
     If the records between two versions are as many as the changes, each record is a change.
@@ -219,7 +221,7 @@ def place(known: dict[int, Version], changes: Sequence[Change], applied: dict[in
             change, u = changes[number], known.get(epoch - 1)
             if not change.is_printed or u is None:
                 continue
-            v = known.setdefault(epoch, Version(*change[:3], epoch))
+            v = known.setdefault(epoch, EpochVersion(*change[:3], epoch))
             v.begin_by(*change[:3])
             v.learn(change)
             v.learn(u, ("leader", "isr"))
@@ -231,7 +233,7 @@ def place(known: dict[int, Version], changes: Sequence[Change], applied: dict[in
 
 
 def assign(
-    versions: Sequence[Version],
+    versions: Sequence[EpochVersion],
     changes: Sequence[Change],
     applied: Mapping[int | None, set[int]],
     facts: KRaftFacts,
@@ -275,7 +277,7 @@ def _nearest(known: Sequence[Ids | None], links: Iterable[bool | None]) -> list[
     return found
 
 
-def may_hide(u: Version, v: Version, assignment: Change, facts: KRaftFacts) -> bool:
+def may_hide(u: EpochVersion, v: EpochVersion, assignment: Change, facts: KRaftFacts) -> bool:
     """Return whether the assignment may have changed from version u to v without a line.
 
     At INFO controllers print only changes of AR and RR: no change that only removes or reorders replicas,

@@ -59,7 +59,7 @@ class Interval(NamedTuple):
     record_id: str | None
 
 
-class Line(NamedTuple):
+class LossLine(NamedTuple):
     """An event about the partition."""
 
     ts: int
@@ -140,7 +140,7 @@ class _Election(NamedTuple):
 ALL, SOME = ["0", "1", "all"], ["0", "1"]
 
 
-def losses(history: Sequence[Interval], lines: Iterable[Line], around: Around) -> list[Loss]:
+def losses(history: Sequence[Interval], lines: Iterable[LossLine], around: Around) -> list[Loss]:
     """Return the losses of one partition of one incarnation, in order of time.
 
     lines: about the partition, in any order.
@@ -156,9 +156,9 @@ def losses(history: Sequence[Interval], lines: Iterable[Line], around: Around) -
 # -- elections -----------------------------------------------------------------------------------------------
 
 
-def _elections(rows: Sequence[Interval], lines: Sequence[Line], around: Around) -> list[_Election]:
+def _elections(rows: Sequence[Interval], lines: Sequence[LossLine], around: Around) -> list[_Election]:
     """Return the elections that were or may have been unclean, each once."""
-    groups: list[list[Line]] = []
+    groups: list[list[LossLine]] = []
     for line in lines:
         if _says_unclean(line) and _elected(line) is not None:
             same = next((some for some in groups if _is_same(some[0], line, rows)), None)
@@ -192,13 +192,13 @@ def _elections(rows: Sequence[Interval], lines: Sequence[Line], around: Around) 
     return sorted(found, key=lambda one: (one.at, one.leader))
 
 
-def _elected(line: Line) -> int | None:
+def _elected(line: LossLine) -> int | None:
     """Return the elected broker; the line of a recovering leader names itself."""
     leader = line.node if line.event_type == _RECOVERS else line.leader
     return None if leader is None or leader < 0 else leader
 
 
-def _epoch(line: Line, rows: Sequence[Interval]) -> int | None:
+def _epoch(line: LossLine, rows: Sequence[Interval]) -> int | None:
     """Return the leader epoch of the election that a line is about."""
     if line.leader_epoch is not None:
         return line.leader_epoch
@@ -206,12 +206,12 @@ def _epoch(line: Line, rows: Sequence[Interval]) -> int | None:
     return None if step is None else rows[step].leader_epoch
 
 
-def _says_unclean(line: Line) -> bool:
+def _says_unclean(line: LossLine) -> bool:
     """Return whether a line shows the election of a replica that was not in sync, or its recovery."""
     return line.event_type == _SELECTED or line.leader_recovery_state in _RECOVERING
 
 
-def _is_same(one: Line, other: Line, rows: Sequence[Interval]) -> bool:
+def _is_same(one: LossLine, other: LossLine, rows: Sequence[Interval]) -> bool:
     """Return whether two lines are about one election."""
     if _elected(one) != _elected(other):
         return False
@@ -219,11 +219,11 @@ def _is_same(one: Line, other: Line, rows: Sequence[Interval]) -> bool:
     return epochs[0] == epochs[1] if None not in epochs else abs(one.ts - other.ts) <= TOGETHER
 
 
-def _ids(line: Line) -> list[str]:
+def _ids(line: LossLine) -> list[str]:
     return [] if line.record_id is None else [line.record_id]
 
 
-def _step_of(rows: Sequence[Interval], line: Line) -> int | None:
+def _step_of(rows: Sequence[Interval], line: LossLine) -> int | None:
     """Return the row of a line's election: by its epoch, or the nearest if the line names none."""
     own = [n for n, row in enumerate(rows) if row.leader == _elected(line) and row.valid_from is not None]
     if line.leader_epoch is not None:
@@ -232,7 +232,7 @@ def _step_of(rows: Sequence[Interval], line: Line) -> int | None:
     return near if near is not None and abs((rows[near].valid_from or 0) - line.ts) <= TOGETHER else None
 
 
-def _is_clean(rows: Sequence[Interval], step: int | None, line: Line, around: Around) -> bool | None:
+def _is_clean(rows: Sequence[Interval], step: int | None, line: LossLine, around: Around) -> bool | None:
     """Return whether an election lost nothing although a line calls it unclean.
 
     None: the logs do not show it. The last leader and eligible replicas lack no record (KIP-966); the
@@ -322,7 +322,7 @@ def _is_next_epoch(before: Interval, row: Interval) -> bool:
     return row.leader_epoch <= before.leader_epoch + 1
 
 
-def _has_one_replica(rows: Sequence[Interval], lines: Sequence[Line], election: _Election) -> bool:
+def _has_one_replica(rows: Sequence[Interval], lines: Sequence[LossLine], election: _Election) -> bool:
     """Return whether the partition has no other replica: then nothing is lost."""
     own = [
         set(row.replicas)
@@ -339,7 +339,7 @@ def _has_one_replica(rows: Sequence[Interval], lines: Sequence[Line], election: 
 
 def _of_election(
     rows: Sequence[Interval],
-    lines: Sequence[Line],
+    lines: Sequence[LossLine],
     election: _Election,
     after: _Election | None,
     around: Around,
@@ -416,7 +416,7 @@ class _Cut(NamedTuple):
     evidence: list[str]
 
 
-def _cut(lines: Sequence[Line], node: int, since: int, until: int | None) -> _Cut | None:
+def _cut(lines: Sequence[LossLine], node: int, since: int, until: int | None) -> _Cut | None:
     """Return what a node truncated after a moment; None: lines do not show it."""
     mine = [line for line in lines if line.node == node]
     later = [line for line in mine if line.ts >= since and (until is None or line.ts < until)]
@@ -447,7 +447,7 @@ def _cut(lines: Sequence[Line], node: int, since: int, until: int | None) -> _Cu
     return most._replace(evidence=[record for cut in found for record in cut.evidence])
 
 
-def _below_high_watermark(line: Line) -> tuple[int, int] | None:
+def _below_high_watermark(line: LossLine) -> tuple[int, int] | None:
     """Return (offset after the truncation, high watermark before), from a broker's warning."""
     if line.event_type == "high_watermark_decreased":
         before = int(line.text) if line.text and _NUMBER.fullmatch(line.text) else None
@@ -460,7 +460,7 @@ def _below_high_watermark(line: Line) -> tuple[int, int] | None:
 
 
 def _tails(
-    rows: Sequence[Interval], lines: Sequence[Line], elections: Sequence[_Election], around: Around
+    rows: Sequence[Interval], lines: Sequence[LossLine], elections: Sequence[_Election], around: Around
 ) -> list[Loss]:
     """Return the losses of crashed leaders that truncated records after their return.
 

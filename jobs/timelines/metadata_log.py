@@ -11,21 +11,21 @@ from zlib import crc32
 from jobs.timelines.event import Event, Ids
 from jobs.timelines.facts import IncarnationFacts
 from jobs.timelines.kraft import RowBuilder, make_final, rows_of, shared_by
-from jobs.timelines.kraft_assignments import Version
+from jobs.timelines.kraft_assignments import EpochVersion
 from jobs.timelines.kraft_facts import KRaftFacts
-from jobs.timelines.timeline_rows import Final, Row, Rows
+from jobs.timelines.timeline_rows import Final, PartitionRows, Row
 
 
 class Registration(NamedTuple):
     """The state of the partition after a record."""
 
-    version: Version
+    version: EpochVersion
     elr: Ids
     last_known_elr: Ids
 
 
 @dataclass
-class History:
+class MetadataLogHistory:
     """The state of the fold.
 
     at: offset of the newest record; an earlier record makes the partition stale. covered: up to when a
@@ -47,7 +47,9 @@ class History:
     is_stale: bool = False
 
 
-def fold(history: History, topic: str, events: Sequence[Event], facts: IncarnationFacts) -> Rows:
+def fold(
+    history: MetadataLogHistory, topic: str, events: Sequence[Event], facts: IncarnationFacts
+) -> PartitionRows:
     """Continue a history in place and return its rows.
 
     events: records of this partition, of every topic id of its topic.
@@ -90,13 +92,17 @@ def _of_topic(topic: str, facts: KRaftFacts) -> list[tuple[float, Event]]:
     return [(float(e.metadata_offset or 0), e) for e in (*removals, *clears)]
 
 
-def _shared(history: History, topic: str, shared: Iterable[tuple[float, Event]], facts: KRaftFacts) -> int:
+def _shared(
+    history: MetadataLogHistory, topic: str, shared: Iterable[tuple[float, Event]], facts: KRaftFacts
+) -> int:
     """Return a digest of the facts about the log up to `at`."""
     ids = sorted(e.record_id for at, e in shared if at <= history.at)
     return crc32(repr((ids, shared_by(history.final, -1, topic, facts))).encode())
 
 
-def _in_place(history: History, events: Sequence[Event], facts: KRaftFacts) -> list[tuple[float, Event]]:
+def _in_place(
+    history: MetadataLogHistory, events: Sequence[Event], facts: KRaftFacts
+) -> list[tuple[float, Event]]:
     """Return the records that count, with their offsets.
 
     A snapshot numbers its records from 0; they replace the log up to the last record that it covers. If the
@@ -116,7 +122,7 @@ def _in_place(history: History, events: Sequence[Event], facts: KRaftFacts) -> l
     return found
 
 
-def _add(history: History, e: Event) -> None:
+def _add(history: MetadataLogHistory, e: Event) -> None:
     """Add the row of a record, if it changes the partition."""
     if e.event_type == "remove_topic_record":
         if history.registration and history.topic_id == e.topic_id:
@@ -139,14 +145,14 @@ def merge(before: Registration | None, e: Event, pos: int) -> Registration | Non
     adding, removing = e.adding_replicas, e.removing_replicas
     if e.event_type == "partition_record":
         lists = e.isr, e.replicas, adding or [], removing or []
-        version = Version(pos, e.ts, e.record_id, e.partition_epoch, e.leader, e.leader_epoch, *lists)
+        version = EpochVersion(pos, e.ts, e.record_id, e.partition_epoch, e.leader, e.leader_epoch, *lists)
         return Registration(version, e.elr or [], e.last_known_elr or [])
     if before is None or (e.event_type == "clear_elr_record" and not (before.elr or before.last_known_elr)):
         return before
     last = before.version
     epoch = None if last.epoch is None else last.epoch + 1
     leader_epoch = None if last.leader_epoch is None else last.leader_epoch + (e.leader is not None)
-    version = Version(
+    version = EpochVersion(
         pos, e.ts, e.record_id, epoch, e.leader, leader_epoch, e.isr, e.replicas, adding, removing
     )
     version.learn(last)

@@ -13,7 +13,7 @@ from jobs.timelines.cluster_evidence import PARTITION_RECORDS
 from jobs.timelines.discontinuities import Break, Lines
 from jobs.timelines.event import CHECKPOINT, Event, PartitionKey
 from jobs.timelines.facts import ClusterFacts, IncarnationFacts
-from jobs.timelines.timeline_rows import Final, ReplicaRow, Row, Rows
+from jobs.timelines.timeline_rows import Final, PartitionRows, ReplicaRow, Row
 
 # raise it when the rows of the fold or the form of its state change: then every timeline is rebuilt once.
 # tests/timelines/test_semantics_version.py fails when a golden case changes and this does not. 1 replaces the
@@ -52,9 +52,9 @@ class StoredState:
     """
 
     newest: int = -1
-    by_zookeeper: zookeeper.History | None = None
-    of_text: kraft.History | None = None
-    of_log: metadata_log.History | None = None
+    by_zookeeper: zookeeper.ZooKeeperHistory | None = None
+    of_text: kraft.KRaftHistory | None = None
+    of_log: metadata_log.MetadataLogHistory | None = None
     lines: Lines = field(default_factory=Lines)
     checkpoints: list[tuple[str, Row]] = field(default_factory=list)
     checked: int = -1
@@ -131,19 +131,19 @@ def fold(key: PartitionKey, stored: str | None, events: Iterable[Event], facts: 
         return Folded(is_stale=True)
     _find_breaks(before, key.topic, lines, of_all)
     of_zookeeper = [e for e in lines if not of_all.is_of_kraft(e)]
-    parts: list[tuple[str, Rows]] = []
+    parts: list[tuple[str, PartitionRows]] = []
     if before.of_text or before.of_log:
         _check_closed(before, key.topic, of_zookeeper, of_all)
     elif of_zookeeper or before.by_zookeeper or of_zookeeper_time:
-        before.by_zookeeper = before.by_zookeeper or zookeeper.History()
+        before.by_zookeeper = before.by_zookeeper or zookeeper.ZooKeeperHistory()
         before.by_zookeeper.final.before = of_zookeeper_time
         parts.append((LOGS, zookeeper.fold(before.by_zookeeper, key.topic, of_zookeeper, of_all)))
     if records or before.of_log:
-        before.of_log = before.of_log or metadata_log.History(final=_after(parts))
+        before.of_log = before.of_log or metadata_log.MetadataLogHistory(final=_after(parts))
         parts.append((METADATA_LOG, metadata_log.fold(before.of_log, key.topic, records, of_all)))
     elif before.of_text or len(of_zookeeper) < len(lines) or of_kraft_time:
         of_kraft = [e for e in lines if of_all.is_of_kraft(e)]
-        before.of_text = before.of_text or kraft.History(
+        before.of_text = before.of_text or kraft.KRaftHistory(
             final=_after(parts), taken_over=_taken_over(before.by_zookeeper)
         )
         before.of_text.final.before = of_kraft_time
@@ -226,23 +226,23 @@ def _check_closed(
 ) -> None:
     """Mark the state stale if events are of ZooKeeper's time although KRaft controllers run the cluster."""
     if of_zookeeper and not before.by_zookeeper:
-        before.by_zookeeper = zookeeper.History(is_stale=True)
+        before.by_zookeeper = zookeeper.ZooKeeperHistory(is_stale=True)
     elif before.by_zookeeper and zookeeper.in_order_of_events(
         before.by_zookeeper, topic, of_zookeeper, facts
     ):
         before.by_zookeeper.is_stale = True
 
 
-def _taken_over(by_zookeeper: zookeeper.History | None) -> int:
+def _taken_over(by_zookeeper: zookeeper.ZooKeeperHistory | None) -> int:
     """Return the partition epoch that KRaft controllers continued from (KIP-866).
 
     0: unknown, or the topic was removed.
     """
-    generation = by_zookeeper.generation if by_zookeeper else zookeeper.Generation()
+    generation = by_zookeeper.generation if by_zookeeper else zookeeper.ZooKeeperGeneration()
     return 0 if generation.is_deleted else max(generation.versions, default=0)
 
 
-def _after(parts: Sequence[tuple[str, Rows]]) -> Final:
+def _after(parts: Sequence[tuple[str, PartitionRows]]) -> Final:
     """Return the final rows before those of KRaft's time: those of ZooKeeper's time, if there are any."""
     final = Final()
     for _, rows in parts:
@@ -255,7 +255,7 @@ def _after(parts: Sequence[tuple[str, Rows]]) -> Final:
     return final
 
 
-def _folded(stored: StoredState, parts: Sequence[tuple[str, Rows]]) -> Folded:
+def _folded(stored: StoredState, parts: Sequence[tuple[str, PartitionRows]]) -> Folded:
     """Return the rows of all modes, one after the other.
 
     A later mode repeats the last row of the one before.

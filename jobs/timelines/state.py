@@ -9,13 +9,13 @@ from typing import Any
 from jobs.timelines import kraft, metadata_log, zookeeper
 from jobs.timelines.discontinuities import Break, Lines, StateLine
 from jobs.timelines.generation_evidence import GenerationEvidence, Start
-from jobs.timelines.kraft_assignments import Change, Version
+from jobs.timelines.kraft_assignments import Change, EpochVersion
 from jobs.timelines.kraft_facts import Standing
 from jobs.timelines.replica_states import ReplicaState
 from jobs.timelines.timeline_rows import Assigned, Final, Row
 from jobs.timelines.zookeeper_assignments import Requested
 from jobs.timelines.zookeeper_versions import ProposedIsr
-from jobs.timelines.zookeeper_versions import Version as ZookeeperVersion
+from jobs.timelines.zookeeper_versions import ZnodeVersion as ZookeeperVersion
 
 Plain = list[Any]
 
@@ -46,7 +46,7 @@ def final_of(plain: Plain) -> Final:
     )
 
 
-def of_zookeeper(h: zookeeper.History) -> Plain:
+def of_zookeeper(h: zookeeper.ZooKeeperHistory) -> Plain:
     """Return plain values for `zookeeper_of`."""
     generation = h.generation
     versions = [_slots(v) for v in (*generation.versions.values(), *generation.loose)]
@@ -82,7 +82,7 @@ def of_zookeeper(h: zookeeper.History) -> Plain:
     ]
 
 
-def zookeeper_of(plain: Plain) -> zookeeper.History:
+def zookeeper_of(plain: Plain) -> zookeeper.ZooKeeperHistory:
     """Build from the plain values of `of_zookeeper`."""
     newest, count, is_first, since, asserted, final, brokers, shared, since_ts = plain
     (
@@ -96,7 +96,7 @@ def zookeeper_of(plain: Plain) -> zookeeper.History:
     versions_read = [ZookeeperVersion(*v) for v in versions]
     for version in versions_read:
         version.keeps = tuple(version.keeps)
-    generation = zookeeper.Generation(
+    generation = zookeeper.ZooKeeperGeneration(
         {v.epoch: v for v in versions_read if v.epoch is not None},
         [v for v in versions_read if v.epoch is None],
         [ProposedIsr(*one) for one in proposed],
@@ -113,12 +113,12 @@ def zookeeper_of(plain: Plain) -> zookeeper.History:
         leader_epoch,
         GenerationEvidence.of_plain(evidence),
     )
-    return zookeeper.History(
+    return zookeeper.ZooKeeperHistory(
         newest, count, is_first, since, generation, final_of(final), set(brokers), shared, since_ts
     )
 
 
-def of_kraft(h: kraft.History) -> Plain:
+def of_kraft(h: kraft.KRaftHistory) -> Plain:
     """Return plain values for `kraft_of`."""
     generations = [
         [
@@ -150,23 +150,23 @@ def of_kraft(h: kraft.History) -> Plain:
     ]
 
 
-def kraft_of(plain: Plain) -> kraft.History:
+def kraft_of(plain: Plain) -> kraft.KRaftHistory:
     """Build from the plain values of `of_kraft`."""
     newest, count, generations, closed, ids, named, final, shared, taken_over, started, over, is_unsure = (
         plain
     )
     generations_read = {}
     for which, versions, changes, next_change, base, past, gaps, is_final in generations:
-        all_of = [Version(*v) for v in versions]
+        all_of = [EpochVersion(*v) for v in versions]
         known = {v.epoch: v for v in all_of if v.epoch is not None}
         loose = [v for v in all_of if v.epoch is None]
         printed = [Change(*one) for one in changes]
-        generations_read[which] = kraft.Generation(
+        generations_read[which] = kraft.KRaftGeneration(
             known, loose, printed, dict(next_change), base, past, set(gaps), is_final
         )
     of_closed = {which: set(gaps) for which, gaps in closed}
     begun = {node: (which, Start(*start)) for node, which, *start in started}
-    return kraft.History(
+    return kraft.KRaftHistory(
         newest,
         count,
         generations_read,
@@ -182,7 +182,7 @@ def kraft_of(plain: Plain) -> kraft.History:
     )
 
 
-def of_metadata_log(h: metadata_log.History) -> Plain:
+def of_metadata_log(h: metadata_log.MetadataLogHistory) -> Plain:
     """Return plain values for `metadata_log_of`."""
     registration = h.registration and [_slots(h.registration.version), *h.registration[1:]]
     builder = [
@@ -206,14 +206,14 @@ def of_metadata_log(h: metadata_log.History) -> Plain:
     ]
 
 
-def metadata_log_of(plain: Plain) -> metadata_log.History:
+def metadata_log_of(plain: Plain) -> metadata_log.MetadataLogHistory:
     """Build from the plain values of `of_metadata_log`."""
     at, count, covered, topic_id, registration, builder_state, final, tail, ids, shared = plain
     latest, state, leader_epoch, assignment, epoch_at_start = builder_state
     lists = None if assignment is None else tuple(None if one is None else tuple(one) for one in assignment)
     builder = kraft.RowBuilder(latest, state, leader_epoch, lists, epoch_at_start)
-    merged = registration and metadata_log.Registration(Version(*registration[0]), *registration[1:])
-    return metadata_log.History(
+    merged = registration and metadata_log.Registration(EpochVersion(*registration[0]), *registration[1:])
+    return metadata_log.MetadataLogHistory(
         at,
         count,
         covered,

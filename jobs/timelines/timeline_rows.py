@@ -72,7 +72,7 @@ class Reassignment(NamedTuple):
 
 
 @dataclass
-class Rows:
+class PartitionRows:
     """Rows of one partition after the final ones.
 
     partitions: step, row and end, after `steps` final rows. replicas: replace the stored rows of a replica

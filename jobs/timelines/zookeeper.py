@@ -20,15 +20,15 @@ from jobs.timelines.replica_states import ReplicaState, inferred_states, printed
 from jobs.timelines.timeline_rows import (
     Assigned,
     Final,
+    PartitionRows,
     Reassignment,
     Row,
-    Rows,
     is_target,
     phase,
     reassignment,
 )
 from jobs.timelines.zookeeper_assignments import Requested, add_request, assignments
-from jobs.timelines.zookeeper_versions import ProposedIsr, Values, Version, before_all, in_order
+from jobs.timelines.zookeeper_versions import ProposedIsr, Values, ZnodeVersion, before_all, in_order
 from parsers.meanings import event_types
 
 LEADER_DURING_DELETE = -2
@@ -59,7 +59,7 @@ class Mark(NamedTuple):
 
 
 @dataclass
-class Generation:
+class ZooKeeperGeneration:
     """The lines about a partition since its creation, or since its last final version.
 
     requested: leader epoch -> assignment in requests. is_written: whether writes of its assignment are known.
@@ -69,8 +69,8 @@ class Generation:
     evidence: what distinguishes it from another generation.
     """
 
-    versions: dict[int, Version] = field(default_factory=dict)
-    loose: list[Version] = field(default_factory=list)
+    versions: dict[int, ZnodeVersion] = field(default_factory=dict)
+    loose: list[ZnodeVersion] = field(default_factory=list)
     proposed: list[ProposedIsr] = field(default_factory=list)
     assigned: list[Assigned] = field(default_factory=list)
     requested: dict[int, Requested] = field(default_factory=dict)
@@ -95,7 +95,7 @@ class Generation:
 
 
 @dataclass
-class History:
+class ZooKeeperHistory:
     """The state of the fold.
 
     newest: time of the last event. count: number of events. is_first: nothing is final, and no generation has
@@ -107,7 +107,7 @@ class History:
     count: int = 0
     is_first: bool = True
     since: int = 0
-    generation: Generation = field(default_factory=Generation)
+    generation: ZooKeeperGeneration = field(default_factory=ZooKeeperGeneration)
     final: Final = field(default_factory=Final)
     brokers: set[int] = field(default_factory=set)
     shared: int = 0
@@ -115,19 +115,21 @@ class History:
     is_stale: bool = False
 
 
-def fold(history: History, topic: str, events: Iterable[Event], facts: IncarnationFacts) -> Rows:
+def fold(
+    history: ZooKeeperHistory, topic: str, events: Iterable[Event], facts: IncarnationFacts
+) -> PartitionRows:
     """Continue a history in place and return its rows.
 
     events: of this partition. If it `is_stale` then, it has to be rebuilt.
     """
-    rows = Rows(history.final.steps, history.since_ts)
+    rows = PartitionRows(history.final.steps, history.since_ts)
     for e in in_order_of_events(history, topic, events, facts):
         written = WrittenEpochs.by(e, facts)
         if _is_created(history.generation, e) or history.generation.evidence.shows_another(
             e, written, is_deleted=history.generation.is_deleted
         ):
             finalise(history, build_rows(history, rows, facts), history.count, history.newest)
-            history.generation = Generation()
+            history.generation = ZooKeeperGeneration()
         history.newest = max(history.newest, e.ts or 0)
         history.count += 1
         history.generation.evidence.add(e, written)
@@ -139,7 +141,7 @@ def fold(history: History, topic: str, events: Iterable[Event], facts: Incarnati
     return rows
 
 
-def _is_created(generation: Generation, e: Event) -> bool:
+def _is_created(generation: ZooKeeperGeneration, e: Event) -> bool:
     """Return whether an event begins a generation.
 
     The partition is created; or its topic is new, and was deleted before or had later epochs; or an
@@ -162,7 +164,7 @@ def _is_written(e: Event) -> bool:
 
 
 def in_order_of_events(
-    history: History, topic: str, events: Iterable[Event], facts: IncarnationFacts
+    history: ZooKeeperHistory, topic: str, events: Iterable[Event], facts: IncarnationFacts
 ) -> list[Event]:
     """Return the events of a partition with those of its topic and of brokers with a replica, in order."""
     own = list(events)
@@ -184,7 +186,7 @@ def in_order_of_events(
     return sorted(own + shared, key=lambda e: facts.sort_key(e, tiebreak(e)))
 
 
-def _shared(history: History, topic: str, facts: IncarnationFacts) -> int:
+def _shared(history: ZooKeeperHistory, topic: str, facts: IncarnationFacts) -> int:
     """Return a digest of the facts about the time up to `newest`."""
     events = [*facts.deletions.get(topic, ())]
     for broker in history.brokers & facts.starts.keys():
@@ -208,7 +210,7 @@ def tiebreak(e: Event) -> int:
 # ---------------------------------------------------------------------------------------- what lines say
 
 
-def add_event(generation: Generation, pos: int, e: Event, facts: IncarnationFacts) -> None:
+def add_event(generation: ZooKeeperGeneration, pos: int, e: Event, facts: IncarnationFacts) -> None:
     """Add what an event says."""
     source = pos, e.ts, e.record_id
     kind = e.event_type
@@ -245,7 +247,7 @@ def add_event(generation: Generation, pos: int, e: Event, facts: IncarnationFact
 
 
 def _add_version(
-    generation: Generation, source: tuple[int, int | None, str], e: Event, facts: IncarnationFacts
+    generation: ZooKeeperGeneration, source: tuple[int, int | None, str], e: Event, facts: IncarnationFacts
 ) -> None:
     """Add what an event says about the state znode."""
     keeps = facts.keeps.get(e.event_type, ())
@@ -261,7 +263,7 @@ def _add_version(
         return
     kept = tuple(name for name in keeps if name in ("leader", "leader_epoch", "isr"))
     leader = e.node if e.leader is None and e.event_type in LEADERS_OWN else e.leader
-    version = Version(*source, e.partition_epoch, leader, e.leader_epoch, e.isr, kept, elects)
+    version = ZnodeVersion(*source, e.partition_epoch, leader, e.leader_epoch, e.isr, kept, elects)
     version.begun = generation.evidence.led_since(e.node) if e.event_type == "isr_updated" else None
     version.is_by_leader, version.is_written = e.event_type == "isr_updated", e.says == "happened"
     if e.partition_epoch is None:
@@ -289,7 +291,7 @@ def _forget_proposed(proposed: list[ProposedIsr], writer: int | None) -> None:
             return
 
 
-def _add_assignment(generation: Generation, source: tuple[int, int | None, str], e: Event) -> None:
+def _add_assignment(generation: ZooKeeperGeneration, source: tuple[int, int | None, str], e: Event) -> None:
     """Add a written assignment, or that of a request.
 
     Up to 2.3 only RS is written: AR is the target without the replicas before, RR these without the target;
@@ -341,7 +343,7 @@ def _add_assignment(generation: Generation, source: tuple[int, int | None, str],
 # ---------------------------------------------------------------------------------------- the rows
 
 
-def build_rows(history: History, rows: Rows, facts: IncarnationFacts) -> list[Row]:
+def build_rows(history: ZooKeeperHistory, rows: PartitionRows, facts: IncarnationFacts) -> list[Row]:
     """Add the rows of the present generation.
 
     Return those of partition_timeline, from the last final one on.
@@ -387,7 +389,7 @@ KINDS = {"caught_up": 0, "deleted": 3, **dict.fromkeys(PARTITION_STATES, 2)}
 
 
 def _changes_in_order(
-    generation: Generation, versions: Iterable[Version], assigned: Iterable[Assigned]
+    generation: ZooKeeperGeneration, versions: Iterable[ZnodeVersion], assigned: Iterable[Assigned]
 ) -> Iterator[Row]:
     """Yield a row for each change of znode, assignment or state."""
     # a record may change several things: the assignment first, so that its phase includes the others
@@ -395,7 +397,7 @@ def _changes_in_order(
     changes += [(v.pos, -1 if v.epoch is None else v.epoch, 1, n, v) for n, v in enumerate(versions)]
     changes += [(m.pos, -1, KINDS[m.what], n, m) for n, m in enumerate(generation.marks) if m.what in KINDS]
     changes.sort(key=lambda change: change[:4])
-    znode, assignment, state = Version(0, None, ""), NOTHING_ASSIGNED, None
+    znode, assignment, state = ZnodeVersion(0, None, ""), NOTHING_ASSIGNED, None
     epoch_at_start, caught_up = None, False
     for (pos, _, kind, _, thing), after in with_next(changes):
         if kind == 1:
@@ -409,12 +411,12 @@ def _changes_in_order(
             ):
                 # replicas leave the ISR before the assignment without them is written: the lines of that are
                 # missing
-                znode = Version(0, None, "")
+                znode = ZnodeVersion(0, None, "")
             assignment, epoch_at_start, caught_up = thing, znode.leader_epoch, False
         elif thing.what == "caught_up":
             caught_up = True
         elif thing.what == "deleted":
-            znode = Version(0, None, "")
+            znode = ZnodeVersion(0, None, "")
             assignment = NOTHING_ASSIGNED._replace(inferred=True)
             state = "NonExistentPartition"
         else:
@@ -440,7 +442,7 @@ def _changes_in_order(
             yield Row(pos, thing.ts, *values, thing.record_id)
 
 
-def _reassignments(generation: Generation, assigned: Sequence[Assigned]) -> Iterator[Reassignment]:
+def _reassignments(generation: ZooKeeperGeneration, assigned: Sequence[Assigned]) -> Iterator[Reassignment]:
     """Yield reassignments: the written assignment that starts one, and the next, which ends it."""
     distinct: list[Assigned] = []
     for n, one in enumerate(assigned):
@@ -499,7 +501,7 @@ def _never_started(marks: Iterable[Mark], assigned: Sequence[Assigned]) -> Itera
 # ---------------------------------------------------------------------------------------- rows that become final
 
 
-def finalise_up_to(history: History, rows: Sequence[Row], facts: IncarnationFacts) -> None:
+def finalise_up_to(history: ZooKeeperHistory, rows: Sequence[Row], facts: IncarnationFacts) -> None:
     """Make all rows final up to the newest whole version without a running reassignment.
 
     Keep what later rows depend on.
@@ -548,7 +550,7 @@ def finalise_up_to(history: History, rows: Sequence[Row], facts: IncarnationFact
     generation.marks = states[-1:] + [m for m in generation.marks if m.pos > base.pos]
 
 
-def _completes(base: Version, assigned: Sequence[Assigned], requested: Mapping[int, Requested]) -> bool:
+def _completes(base: ZnodeVersion, assigned: Sequence[Assigned], requested: Mapping[int, Requested]) -> bool:
     """Return whether requests of the time of a version have other replicas than the version."""
     sent = requested.get(-1 if base.leader_epoch is None else base.leader_epoch)
     current = [a for a in assigned if a.pos <= base.pos][-1:]
@@ -559,7 +561,7 @@ def _completes(base: Version, assigned: Sequence[Assigned], requested: Mapping[i
     )
 
 
-def finalise(history: History, rows: Sequence[Row], pos: int, ts: int | None) -> None:
+def finalise(history: ZooKeeperHistory, rows: Sequence[Row], pos: int, ts: int | None) -> None:
     """Make rows final up to a position and a moment, except the end of the last one.
 
     rows: as `build_rows` returns them.

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from jobs.timelines.event import Event, Ids
 from jobs.timelines.facts import IncarnationFacts
 from jobs.timelines.timeline_rows import Assigned
-from jobs.timelines.zookeeper_versions import Version
+from jobs.timelines.zookeeper_versions import ZnodeVersion
 
 
 class Requested(NamedTuple):
@@ -51,7 +51,7 @@ def add_request(requested: dict[int, Requested], e: Event) -> None:
 def assignments(
     written: Sequence[Assigned],
     requested: Mapping[int, Requested],
-    versions: Iterable[Version],
+    versions: Iterable[ZnodeVersion],
     facts: IncarnationFacts,
     leader_epoch: int,
 ) -> list[Assigned]:
@@ -148,7 +148,7 @@ def _same_order(one: Assigned, other: Assigned) -> bool:
     return one.replicas is not None and list(one.replicas) == list(other.replicas or ())
 
 
-def is_possible(v: Version, replicas: Ids | None) -> bool:
+def is_possible(v: ZnodeVersion, replicas: Ids | None) -> bool:
     """Return whether replicas may be those of a version: they include its ISR.
 
     False if the ISR is unknown.

@@ -17,7 +17,7 @@ Values = tuple[int | None, int | None, tuple[int, ...] | None]
 
 
 @dataclass(slots=True)
-class Version:
+class ZnodeVersion:
     """One version of the znode: the values in lines of a partition epoch or, without an epoch, of a moment.
 
     keeps: fields that are as in the version before (`keeps` of the rules). elects: it elects a leader of an
@@ -41,9 +41,9 @@ class Version:
     is_written: bool = False
     begun: int | None = None
 
-    def copy(self) -> "Version":
+    def copy(self) -> "ZnodeVersion":
         """Return a copy that can be changed."""
-        return Version(*(getattr(self, name) for name in self.__slots__))
+        return ZnodeVersion(*(getattr(self, name) for name in self.__slots__))
 
     @property
     def values(self) -> Values:
@@ -59,7 +59,7 @@ class Version:
             and not self.inferred
         )
 
-    def learn(self, other: "Version", names: Iterable[str] = ("leader", "leader_epoch", "isr")) -> None:
+    def learn(self, other: "ZnodeVersion", names: Iterable[str] = ("leader", "leader_epoch", "isr")) -> None:
         """Fill unknown values from another version."""
         for name in names:
             if getattr(self, name) is None:
@@ -83,19 +83,19 @@ class LeaderWrite(NamedTuple):
     proof: the leader's next proposal, which begins with this ISR.
     """
 
-    version: Version
+    version: ZnodeVersion
     is_proven: bool
     proof_pos: int | None
     proof_ts: int | None
 
 
 def in_order(
-    printed: Mapping[int, Version],
-    loose: Sequence[Version],
+    printed: Mapping[int, ZnodeVersion],
+    loose: Sequence[ZnodeVersion],
     proposed: Sequence[ProposedIsr],
     caught_up: Sequence[tuple[int, int | None, str]],
     printed_values: set[Values],
-) -> list[Version]:
+) -> list[ZnodeVersion]:
     """Return the versions in order, with all known values and the position where each began.
 
     printed: by partition epoch. loose: versions without one. caught_up: position, time and record of lines
@@ -143,11 +143,11 @@ _UNKNOWN = -2
 _END = 1 << 62
 
 
-def _follows(before: Version, version: Version) -> bool:
+def _follows(before: ZnodeVersion, version: ZnodeVersion) -> bool:
     return before.epoch is not None and version.epoch == before.epoch + 1
 
 
-def _learn_leader_epochs(ordered: Iterable[Version]) -> None:
+def _learn_leader_epochs(ordered: Iterable[ZnodeVersion]) -> None:
     """Set the leader epoch of leaders' writes, if the epochs since a version with both epochs prove it.
 
     A controller raises both epochs by one, a leader only the partition epoch. So the difference of their
@@ -166,8 +166,8 @@ def _learn_leader_epochs(ordered: Iterable[Version]) -> None:
 
 
 def _unexplained(
-    ordered: Sequence[Version], loose: Iterable[Version], values: set[Values]
-) -> Iterator[Version]:
+    ordered: Sequence[ZnodeVersion], loose: Iterable[ZnodeVersion], values: set[Values]
+) -> Iterator[ZnodeVersion]:
     """Yield versions without an epoch that no version with an epoch explains, and that are not outdated.
 
     Controllers raise leader epochs, and so know them; they learn an ISR that a leader wrote seconds later. So
@@ -188,7 +188,7 @@ def _unexplained(
         newest = max(newest, leader_epoch)
 
 
-def leader_writes(proposed: Sequence[ProposedIsr], known: Mapping[int, Version]) -> list[LeaderWrite]:
+def leader_writes(proposed: Sequence[ProposedIsr], known: Mapping[int, ZnodeVersion]) -> list[LeaderWrite]:
     """Return the writes of leaders, up to 2.3. known: versions by partition epoch.
 
     A controller's write raises leader epoch and partition epoch by one, a leader's write only the partition
@@ -197,11 +197,11 @@ def leader_writes(proposed: Sequence[ProposedIsr], known: Mapping[int, Version])
     its leader epoch or of the proposal before. It is proven by the next proposal, or by a later version whose
     epochs leave room for it; without both, and if nothing later is known, it is only probable.
     """
-    by_leader_epoch: dict[int, list[Version]] = defaultdict(list)
+    by_leader_epoch: dict[int, list[ZnodeVersion]] = defaultdict(list)
     of_epoch: dict[int, list[ProposedIsr]] = defaultdict(list)
     newest = -1
     versions = [version for version in known.values() if version.leader_epoch is not None] if proposed else []
-    both: list[Version | ProposedIsr] = [*versions, *proposed]
+    both: list[ZnodeVersion | ProposedIsr] = [*versions, *proposed]
     for one in sorted(both, key=lambda one: one.pos):
         if isinstance(one, ProposedIsr):
             of_epoch[newest].append(one)
@@ -223,8 +223,8 @@ def leader_writes(proposed: Sequence[ProposedIsr], known: Mapping[int, Version])
 def _writes_of(
     leader_epoch: int,
     its: Sequence[ProposedIsr],
-    by_leader_epoch: Mapping[int, Sequence[Version]],
-    later: Sequence[Version],
+    by_leader_epoch: Mapping[int, Sequence[ZnodeVersion]],
+    later: Sequence[ZnodeVersion],
 ) -> Iterator[LeaderWrite]:
     """Yield the writes of one leader epoch.
 
@@ -249,7 +249,7 @@ def _writes_of(
         is_proven = by_next or room >= epoch - leader_epoch
         if is_proven or (after is None and limit is None):
             values = one.writer, leader_epoch if is_certain else None, one.isr
-            version = Version(
+            version = ZnodeVersion(
                 one.pos,
                 one.ts,
                 one.record_id,
@@ -262,14 +262,14 @@ def _writes_of(
             yield LeaderWrite(version, is_proven, *(after[:2] if by_next else (None, None)))
 
 
-def _epoch(version: Version) -> int:
+def _epoch(version: ZnodeVersion) -> int:
     assert version.epoch is not None
     return version.epoch
 
 
 def _before_election(
-    caught_up: Iterable[tuple[int, int | None, str]], ordered: Sequence[Version]
-) -> Iterator[Version]:
+    caught_up: Iterable[tuple[int, int | None, str]], ordered: Sequence[ZnodeVersion]
+) -> Iterator[ZnodeVersion]:
     """Yield the version in which all target replicas were in the ISR, if no line prints it.
 
     A reassignment election changes the leader and keeps the ISR (ReassignPartitionLeaderElectionStrategy), so
@@ -281,14 +281,16 @@ def _before_election(
         if after.elects and raised and after.isr is not None and _epoch(after) - _epoch(before) > 1:
             for mark in caught_up:
                 if before.pos < mark[0] < after.pos:
-                    yield Version(
+                    yield ZnodeVersion(
                         *mark, _epoch(after) - 1, before.leader, before.leader_epoch, after.isr, inferred=True
                     )
 
 
-def before_all(found: Sequence[Version]) -> Iterator[Version]:
+def before_all(found: Sequence[ZnodeVersion]) -> Iterator[ZnodeVersion]:
     """Yield the version before the first logged one, if that is known to keep leader and ISR."""
     first = min(found, key=lambda v: (v.pos, v.epoch or -1), default=None)
     if first and {"leader", "isr"} <= set(first.keeps) and first.leader is not None and first.isr is not None:
         epoch, leader_epoch = (None if one is None else one - 1 for one in (first.epoch, first.leader_epoch))
-        yield Version(0, None, first.record_id, epoch, first.leader, leader_epoch, first.isr, inferred=True)
+        yield ZnodeVersion(
+            0, None, first.record_id, epoch, first.leader, leader_epoch, first.isr, inferred=True
+        )

@@ -77,7 +77,7 @@ CONTEXT = text.Context(
     checks=checks(),
     newest=NEWEST,
     lines={
-        "r1": text.Line(
+        "r1": text.ProofLine(
             datetime(2026, 11, 20, 10, 9, 27, 373000, tzinfo=UTC), 1, "/var/log/kafka/broker-1/controller.log", 64,
             "[2026-11-20 10:09:27,373] INFO [Controller id=1] Starting topic deletion for topics audit (kafka.controller.KafkaController)",
         )
@@ -349,7 +349,7 @@ def message(sink: Sink, name: str) -> Message:
 
 
 def context() -> text.Context:
-    hostile = text.Line(
+    hostile = text.ProofLine(
         None,
         None,
         "/logs/a\nb/<img src=x>.log",

@@ -208,7 +208,9 @@ def error_of(rows: dict[str, pa.Table]) -> str:
     """What is said of a rule that cannot be evaluated."""
     from jobs.checking import expectations
 
-    broken = contracts.Rule("events", "rows", "odd", (), ("record_id",), "SELECT no_such FROM {batch}")
+    broken = contracts.ContractRule(
+        "events", "rows", "odd", (), ("record_id",), "SELECT no_such FROM {batch}"
+    )
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(expectations, "rules_of", lambda table: (broken,))
         with pytest.raises(errors.ContractError) as raised:

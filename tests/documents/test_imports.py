@@ -35,6 +35,15 @@ def test_no_two_modules_have_the_same_name() -> None:
     assert not twice
 
 
+def test_no_two_public_classes_have_the_same_name() -> None:
+    found: dict[str, list[Path]] = {}
+    for path in (path for package in ALLOWED for path in (ROOT / package).rglob("*.py")):
+        for node in ast.parse(path.read_text("utf-8")).body:
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                found.setdefault(node.name, []).append(path)
+    assert {name: paths for name, paths in found.items() if len(paths) > 1} == {}
+
+
 def third_party(package: str) -> dict[str, Path]:
     """Return top-level modules of other packages -> a file that imports them."""
     found = {}

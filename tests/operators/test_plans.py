@@ -29,7 +29,7 @@ def event(event_type: str, seconds: float, **values):
     } | values  # fmt: skip
 
 
-MOVE = plans.Move("orders", 0, (4, 5))
+MOVE = plans.PlannedMove("orders", 0, (4, 5))
 MOVED = [
     interval(1, 0, 10, [1, 2]),
     interval(2, 10, 11, [4, 5, 1, 2], [4, 5], [1, 2], "U", [1, 2]),
@@ -101,7 +101,7 @@ def test_statuses_of_moves(rows, events, status):
 )
 def test_kraft_logs_no_move_that_only_removes_or_reorders_replicas(target, status):
     past = plans.history([interval(1, 0, None, [1, 2, 3])])
-    move = plans.Move("orders", 0, target)
+    move = plans.PlannedMove("orders", 0, target)
     found = plans.judge(move, past, prints_all=False)
     assert (found.status, found.replicas_unknown) == (status, status == "not_known")
     # a dump of the metadata log, controllers at DEBUG, and ZooKeeper mode log each change
@@ -132,7 +132,7 @@ def test_up_to_2_3_the_order_is_known_only_at_the_end():
     assert plans.judge(MOVE, plans.history(rows, at(15), ordered=False)).status == "running"
     assert plans.judge(MOVE, plans.history(rows, at(15), ordered=True)).status == "not_requested"
     assert (
-        plans.judge(plans.Move("orders", 0, (5, 4)), plans.history(rows, ordered=False)).status
+        plans.judge(plans.PlannedMove("orders", 0, (5, 4)), plans.history(rows, ordered=False)).status
         == "not_requested"
     )
     assert plans.judge(MOVE, plans.history(rows, ordered=False)).status == "completed"
@@ -183,7 +183,7 @@ PROPOSED = CURRENT.replace("[1,2]", "[4,5]")
 def test_plans_are_parsed_from_files_and_output():
     assert plans.parse(PROPOSED) == [MOVE]
     generated = f"Current partition replica assignment\n{CURRENT}\n\nProposed partition reassignment configuration\n{PROPOSED}\n"
-    assert plans.parse(generated) == [plans.Move("orders", 0, (4, 5), (1, 2))]
+    assert plans.parse(generated) == [plans.PlannedMove("orders", 0, (4, 5), (1, 2))]
     executed = (
         f"Current partition replica assignment\n\n{CURRENT}\n\nSave this to use as the --reassignment-json-file option during rollback\n"
         "Successfully started partition reassignments for orders-0,orders-1\n"

@@ -66,11 +66,13 @@ def is_old(recording: Path) -> bool:
     return any(event.event_type == "reassignment_requested" for event in recorded(recording))
 
 
-def past(recording: Path, move: plans.Move, at: datetime | None = None) -> plans.History:
+def past(recording: Path, move: plans.PlannedMove, at: datetime | None = None) -> plans.PartitionHistory:
     return plans.history(rows_of(recording)[move.topic, move.partition], at, ordered=not is_old(recording))
 
 
-def judged(recording: Path, moves: list[plans.Move], at: datetime | None = None) -> list[plans.Verdict]:
+def judged(
+    recording: Path, moves: list[plans.PlannedMove], at: datetime | None = None
+) -> list[plans.Verdict]:
     return [plans.judge(move, past(recording, move, at)) for move in moves]
 
 
@@ -107,7 +109,7 @@ def expected(generation: truth.PartitionGeneration, target: tuple[int, ...], at:
     return "cancelled" if is_running(before[-1]) and not (after.adding or after.removing) else "replaced"
 
 
-def moments(recording: Path, moves: list[plans.Move]) -> list[datetime]:
+def moments(recording: Path, moves: list[plans.PlannedMove]) -> list[datetime]:
     """Return moments from before the first change to the end, half of them between the last changes."""
     begun = sorted(
         {a.begun for move in moves for a in generations_of(recording)[move.topic, move.partition].assignments}

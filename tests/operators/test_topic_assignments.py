@@ -92,7 +92,7 @@ def test_kafka_may_place_on_a_broker_that_died_seconds_ago():
 def test_a_placement_is_not_known_without_creation_or_brokers():
     rows = placement.assign([1, 2, 3], 3, 2, 0, 0)
     assert verdict(created(5, rows)).reason == "no line shows which brokers were alive then"
-    assert assignments.judge([], assignments.Cluster()).placement == "not_known"
+    assert assignments.judge([], assignments.ClusterBrokers()).placement == "not_known"
     assert verdict([alive(0, 1, 2, 3), *created(5, rows, "partitions_added")]).placement == "not_known"
 
 
@@ -199,7 +199,7 @@ def test_rows_of_a_reassigned_topic():
 
 def test_a_topic_that_is_older_than_the_logs_is_found():
     history = [interval(0, 1, None, None, [1, 2])]
-    (row,) = assignments.topic_rows(history, [], assignments.Cluster())
+    (row,) = assignments.topic_rows(history, [], assignments.ClusterBrokers())
     assert (row["valid_from"], row["cause"], row["placement"]) == (None, "found", "not_known")
 
 

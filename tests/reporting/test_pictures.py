@@ -17,10 +17,10 @@ from jobs.reporting.pictures import (
     DAYS,
     SLIVER,
     TOPICS,
+    DrawnInterval,
     Durability,
     RecentHours,
     Span,
-    Step,
     Strip,
     TopicDay,
     durability_bars,
@@ -85,9 +85,9 @@ def test_a_term_ends_when_its_controller_resigns() -> None:
 
 def test_a_partition() -> None:
     steps = [
-        Step(Span(at(0), at(20)), 3, None, (3, 1), (3, 1)),
-        Step(Span(at(20), at(25)), -1, None, (3,), (3, 1)),
-        Step(Span(at(25), at(40)), 3, "A", (3,), (3, 1, 2), (2,), (1,)),
+        DrawnInterval(Span(at(0), at(20)), 3, None, (3, 1), (3, 1)),
+        DrawnInterval(Span(at(20), at(25)), -1, None, (3,), (3, 1)),
+        DrawnInterval(Span(at(25), at(40)), 3, "A", (3,), (3, 1, 2), (2,), (1,)),
     ]
     picture = partition_strip(
         "p", Strip("orders", 0, steps, {1: [Span(at(20), at(30), "OfflineReplica")]}, [at(20)])
@@ -172,7 +172,7 @@ def test_many_topics_are_drawn_in_part() -> None:
 
 
 def test_names_are_escaped() -> None:
-    steps = [Step(Span(at(0), at(20)), 3, None, (3,), (3,))]
+    steps = [DrawnInterval(Span(at(0), at(20)), 3, None, (3,), (3,))]
     for picture in (
         recent_strip(
             "n",

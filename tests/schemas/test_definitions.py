@@ -110,12 +110,12 @@ def test_files_of_the_wrong_shape(tmp_path: Path) -> None:
 
 
 def test_faults_of_a_machine() -> None:
-    move = schemas.Move("m", "A", "B", "1.0")
+    move = schemas.LegalMove("m", "A", "B", "1.0")
     assert machine_problems({"m": ("A", "B")}, [move]) == []
     assert "is listed twice" in machine_problems({"m": ("A", "B", "A")}, [move])[0]
     assert "is listed twice" in machine_problems({"m": ("A", "B")}, [move, move])[0]
     assert "no state B" in machine_problems({"m": ("A",)}, [move])[0]
-    assert "no version" in machine_problems({"m": ("A", "B")}, [schemas.Move("m", "A", "B", "new")])[0]
+    assert "no version" in machine_problems({"m": ("A", "B")}, [schemas.LegalMove("m", "A", "B", "new")])[0]
 
 
 def test_faults_of_a_check() -> None:

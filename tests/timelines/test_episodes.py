@@ -8,7 +8,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jobs.timelines.episodes import KINDS, Deletion, Episode, Step, Surroundings, episodes
+from jobs.timelines.episodes import KINDS, DeletionTimes, Episode, Surroundings, TimelineStep, episodes
 from jobs.timelines.outages import ABSENT_AT_START, CRASHED, FIRST_START, SESSION_LOST, SHUT_DOWN, Outage
 from parsers.definitions import EPISODES
 
@@ -26,7 +26,7 @@ def steps(
     replicas: list[int] | None = None,
     epochs: list[int] | None = None,
     end: float | None = None,
-) -> list[Step]:
+) -> list[TimelineStep]:
     """Return steps.
 
     rows: (second, leader, ISR) each. epochs: partition epochs, by default 0, 1, ..; end: of the last row.
@@ -34,7 +34,7 @@ def steps(
     ends = [row[0] for row in rows[1:]] + [end]
     partition_epochs = epochs or list(range(len(rows)))
     return [
-        Step(
+        TimelineStep(
             valid_from=micros(second),
             valid_to=micros(until),
             state="OnlinePartition" if leader >= 0 else "OfflinePartition",
@@ -74,7 +74,9 @@ def around(*outages: Outage, **known: Any) -> Surroundings:
     return Surroundings(now=NOW * SECOND, outages=outages, **known)
 
 
-def found(kind: str, history: list[Step], by: Surroundings | None = None, **more: Any) -> list[Episode]:
+def found(
+    kind: str, history: list[TimelineStep], by: Surroundings | None = None, **more: Any
+) -> list[Episode]:
     """Return the episodes of a kind."""
     return [episode for episode in episodes(history, by or around(), **more) if episode.kind == kind]
 
@@ -369,23 +371,27 @@ def test_lines_of_a_missing_broker_show_that_it_was_alive() -> None:
 def test_a_topic_that_is_deleted_is_not_missed() -> None:
     history = steps((0, 1, ALL), (10, -1, [1]), (400, 1, ALL))
     for deletion, left in (
-        (Deletion(5 * SECOND, 30 * SECOND), 0),
-        (Deletion(15 * SECOND, None), 0),
-        (Deletion(None, None), 0),
-        (Deletion(60 * SECOND, None), 0),
-        (Deletion(500 * SECOND, None), 1),
-        (Deletion(2 * SECOND, 8 * SECOND), 1),
+        (DeletionTimes(5 * SECOND, 30 * SECOND), 0),
+        (DeletionTimes(15 * SECOND, None), 0),
+        (DeletionTimes(None, None), 0),
+        (DeletionTimes(60 * SECOND, None), 0),
+        (DeletionTimes(500 * SECOND, None), 1),
+        (DeletionTimes(2 * SECOND, 8 * SECOND), 1),
     ):
         assert len(found("leaderless", history, deletions=[deletion])) == left
     # a follower that is out of sync may be so for other reasons
     assert (
         len(
-            found("out_of_sync", steps((0, 1, ALL), (10, 1, [1, 2])), deletions=[Deletion(60 * SECOND, None)])
+            found(
+                "out_of_sync",
+                steps((0, 1, ALL), (10, 1, [1, 2])),
+                deletions=[DeletionTimes(60 * SECOND, None)],
+            )
         )
         == 1
     )
     assert not found(
-        "out_of_sync", steps((0, 1, ALL), (10, 1, [1, 2])), deletions=[Deletion(15 * SECOND, None)]
+        "out_of_sync", steps((0, 1, ALL), (10, 1, [1, 2])), deletions=[DeletionTimes(15 * SECOND, None)]
     )
 
 

@@ -24,8 +24,8 @@ from jobs.timelines.losses import (
     Around,
     Crash,
     Interval,
-    Line,
     Loss,
+    LossLine,
     losses,
 )
 
@@ -61,17 +61,17 @@ def rows(
     return [*found[:-1], found[-1]._replace(**changed)]
 
 
-def line(second: float, event_type: str, node: int | None = None, **named: Any) -> Line:
-    given = dict.fromkeys(Line._fields) | {
+def line(second: float, event_type: str, node: int | None = None, **named: Any) -> LossLine:
+    given = dict.fromkeys(LossLine._fields) | {
         "ts": int(second * SECOND),
         "event_type": event_type,
         "node": node,
         "record_id": f"{event_type} {second}",
     }
-    return Line(**given | named)
+    return LossLine(**given | named)
 
 
-def difference(second: float, leader: int, epoch: int, text: str | None = None) -> Line:
+def difference(second: float, leader: int, epoch: int, text: str | None = None) -> LossLine:
     """Return the line of a KRaft controller about an unclean election."""
     return line(
         second,
@@ -207,9 +207,9 @@ def test_a_line_that_decides_alone_may_show_a_loss() -> None:
 # -- recordings ----------------------------------------------------------------------------------------------
 
 
-def lines_of(recording: Path) -> dict[tuple[str, int], list[Line]]:
+def lines_of(recording: Path) -> dict[tuple[str, int], list[LossLine]]:
     """Return partition -> lines about it that show losses."""
-    found: dict[tuple[str, int], list[Line]] = defaultdict(list)
+    found: dict[tuple[str, int], list[LossLine]] = defaultdict(list)
     for path in sorted(recording.glob(LOGS)):
         folder = NODE_FOLDER.search(path.parent.name)
         for number, text in records(path.read_text("utf-8").splitlines()):
@@ -224,10 +224,10 @@ def lines_of(recording: Path) -> dict[tuple[str, int], list[Line]]:
                 ):
                     continue
                 given = {"ts": microseconds(record.ts), "record_id": f"{path}:{number}"}
-                named = {name: event.get(name) for name in Line._fields} | given
+                named = {name: event.get(name) for name in LossLine._fields} | given
                 named["node"] = event.get("node", int(folder[1]) if folder else None)
                 if named["event_type"] in LINES or named["leader_recovery_state"] in ("RECOVERING", "1"):
-                    found[event["topic"], event["partition"]].append(Line(**named))
+                    found[event["topic"], event["partition"]].append(LossLine(**named))
     return found
 
 
