@@ -18,7 +18,7 @@ from jobs.alerts.sink import Sink
 from jobs.alerts.sinks import SINK_TYPES
 from jobs.config_entry import Entry, check_url
 from jobs.errors import UsageError
-from jobs.landing.archives import LIMITS, Limits
+from jobs.files.archives import LIMITS, Limits
 from jobs.location import SCHEME
 from schemas.moments import moment
 

@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, Any
 
 from jobs import rebuilding
 from jobs.config import Cluster, Config, Silence
+from jobs.files import accounting
 from jobs.globs import matches
-from jobs.landing import accounting, tool_outputs
+from jobs.landing import tool_outputs
 from jobs.landing.logs import Outcome, outcome, read_logs
 from jobs.progress import stage, warn
 from parsers.rules import RuleSet
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from jobs.checking.checks import Clock
     from jobs.engine.in_process import Ahead
     from jobs.engine.run_tables import RunTables
-    from jobs.landing.ingest import LogFile
+    from jobs.files.ingest import LogFile
     from jobs.landing.new_records import IngestSummary
     from jobs.nightly.updates import NewRecords, Updated
 

@@ -193,7 +193,7 @@ KNOWN = "a collector's prefix (parsers/layouts.toml)"
 def layout(parser: Parser, text: str, kind: str, envelope: Envelope | None, why: str = "") -> list[str]:
     """Return how a file that begins with the text is read, with three records; or a pattern to try.
 
-    kind, why: as in `jobs.landing.ingest.LogFile`.
+    kind, why: as in `jobs.files.ingest.LogFile`.
     """
     if kind not in {"log", "bare"}:
         return (

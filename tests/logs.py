@@ -13,7 +13,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from jobs.landing.checkpoints import moment_of, parse
+from jobs.files.checkpoints import moment_of, parse
 from jobs.landing.tool_outputs import ToolOutput, event_rows
 from jobs.timelines import EVENT_COLUMNS, Event
 from parsers.events import Parser

@@ -25,7 +25,8 @@ from jobs.checking.contracts import add_data_docs
 from jobs.checking.window import Window
 from jobs.engine import ENGINES, choice, limits
 from jobs.errors import InputError, UsageError
-from jobs.landing import accounting, cluster_names, tool_outputs
+from jobs.files import accounting, cluster_names
+from jobs.landing import tool_outputs
 from jobs.landing.logs import Outcome, nothing_found, warn_of
 from jobs.location import SCHEME, root_of, spark_uri
 from jobs.progress import stage, warn
@@ -296,7 +297,7 @@ class Audit:
 
         Raises InputError where there are none on this machine or at URIs.
         """
-        from jobs.landing import ingest
+        from jobs.files import ingest
 
         outputs = list(self.outputs)
         with stage("find logs") as doing:

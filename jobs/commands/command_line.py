@@ -45,7 +45,7 @@ def _module(name: str) -> Any:
     found: Any
     match name:
         case "demo":
-            from jobs import demo as found
+            from jobs.commands import demo as found
         case "audit":
             from jobs.commands import audit as found
         case "findings":

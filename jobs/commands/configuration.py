@@ -10,7 +10,7 @@ from typing import Any
 
 from jobs import config, errors, progress
 from jobs.arguments import add_command
-from jobs.landing import ingest
+from jobs.files import ingest
 from jobs.location import SCHEME
 from parsers.explanation import counted, visible
 

@@ -190,9 +190,9 @@ VIEWS = {
 
 def views() -> str:
     """Return a table of the views that the queries of checks read, besides audited_<table>."""
+    from jobs.batches.types import table_schema
     from jobs.checking.checks import AUDITED, register
     from jobs.engine.database import Database
-    from jobs.engine.types import table_schema
     from jobs.nightly import fact_frames
 
     abouts = {

@@ -80,7 +80,7 @@ def explain(options: argparse.Namespace) -> int:
 
 def layout(options: argparse.Namespace) -> int:
     """Print how a file is read; return exit code 3 where no part of it is."""
-    from jobs.landing.ingest import LOOK, Sniffer
+    from jobs.files.ingest import LOOK, Sniffer
     from parsers import explanation
     from parsers.rules import load
 

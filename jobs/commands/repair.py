@@ -389,7 +389,7 @@ def _of_newest(tables: Sequence[pa.Table], keys: Sequence[str]) -> pa.Table:
 
 def _whole(rows: pa.Table) -> pa.Table:
     """Return events without those of records that were cut short and are whole in another file."""
-    from jobs.landing.new_records import LONGEST_CUT, cut_short, firsts
+    from jobs.batches.record_blocks import LONGEST_CUT, cut_short, firsts
 
     if "ends_file" not in rows.column_names:
         return rows

@@ -26,13 +26,13 @@ from deltalake.transaction import AddAction
 from pyarrow import fs
 
 import schemas
+from jobs.batches.types import delta_schema
 from jobs.engine import upgrade
 from jobs.engine.conflicts import LANDING, Conflict
 from jobs.engine.damage import LOG
 from jobs.engine.files import DataFile, FileWriter
 from jobs.engine.listing import type_name
 from jobs.engine.rows import quoted
-from jobs.engine.types import delta_schema
 from jobs.location import PLAIN
 
 # bytes of unpacked rows, as a line of a log may have any length: of a search's result, and of a table that is

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from jobs.batches import folding
 from jobs.engine.database import identifier
 from jobs.engine.pool import Pool, shared
 from jobs.engine.relation import Relation
 from jobs.engine.work import SIDE, apply_to_groups, fold, summaries
-from jobs.nightly import folding
 from jobs.timelines import ClusterEvidence, ClusterFacts
 
 if TYPE_CHECKING:

@@ -11,9 +11,10 @@ from typing import Any
 import pyarrow as pa
 
 from jobs import progress
-from jobs.landing import ingest, new_records
-from jobs.landing.ingest import LogFile, Split
-from jobs.landing.new_records import Block, Last, StoredRecords
+from jobs.batches import record_blocks
+from jobs.batches.record_blocks import Block, Last, StoredRecords
+from jobs.files import ingest
+from jobs.files.ingest import LogFile, Split
 from parsers.events import Parser
 from parsers.rules import RuleSet
 
@@ -36,7 +37,7 @@ class InProcess:
         progress.expect(sum(split.end - split.begin for split in splits))
         found: list[Block] = []
         for split in splits:
-            found += new_records.parse(split, parser, days)
+            found += record_blocks.parse(split, parser, days)
             progress.advance(split.end - split.begin)
         self.blocks = sorted(found, key=lambda block: block.number)
 
@@ -63,14 +64,14 @@ class InProcess:
             last
             for block in self.blocks
             if block.table == "events"
-            for last in new_records.records_at(block.rows, moments)
+            for last in record_blocks.records_at(block.rows, moments)
         ]
 
     def rows(self, table: str, dropped: Mapping[int, Sequence[int]], cut_short: set[str]) -> pa.Table:
         """Return the rows that are no duplicates."""
-        schema = new_records.filled_columns(table, self.blocks)
+        schema = record_blocks.filled_columns(table, self.blocks)
         some = [
-            new_records.remaining(one.rows, schema, dropped.get(one.number, ()), cut_short)
+            record_blocks.remaining(one.rows, schema, dropped.get(one.number, ()), cut_short)
             for one in self.blocks
             if one.table == table
         ]
@@ -86,7 +87,7 @@ class InProcess:
         rows = self.rows(table, dropped, cut_short)
         if rows.num_rows:
             store.append(table, rows, after)
-        return new_records.counted(table, rows)
+        return record_blocks.counted(table, rows)
 
     def close(self) -> None:
         """Free memory."""

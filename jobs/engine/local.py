@@ -17,12 +17,12 @@ from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
 import schemas
+from jobs.batches.types import table_schema
 from jobs.engine import Answer, NotReadable, QueryError, dialect, statements
 from jobs.engine.database import FAILED, Database, identifier, text
 from jobs.engine.delta import Table
 from jobs.engine.listing import OfColumns, OfNames, arrow_type_name, listing, type_name
 from jobs.engine.relation import Relation, session
-from jobs.engine.types import table_schema
 from jobs.errors import UsageError
 from jobs.location import local_folder
 from parsers.explanation import visible

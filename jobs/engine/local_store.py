@@ -18,6 +18,8 @@ from typing import Any
 import pyarrow as pa
 
 import schemas
+from jobs.batches import rereading
+from jobs.batches.types import table_schema
 from jobs.engine import NotReadable, relation, upgrade
 from jobs.engine.choice import OnlySpark
 from jobs.engine.database import SPILL
@@ -51,9 +53,7 @@ from jobs.engine.run_tables import (
     RunTables,
     changes_of,
 )
-from jobs.engine.types import table_schema
 from jobs.errors import UsageError
-from jobs.landing import rereading
 from jobs.location import local_folder
 from jobs.progress import warn
 from jobs.timelines import ClusterEvidence, ClusterFacts
@@ -339,7 +339,7 @@ class LocalStore(RunTables):
         Short logs are parsed in this process, because a pool takes longer to start.
         """
         from jobs.engine import in_process
-        from jobs.landing import ingest
+        from jobs.files import ingest
 
         usable = [file for file in files if file.usable]
         if in_process.are_small(usable):

@@ -17,14 +17,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
+from jobs.batches import record_blocks
+from jobs.batches.record_blocks import SCHEMAS, Last
 from jobs.engine.database import text
 from jobs.engine.files import FOLDER
 from jobs.engine.local import LocalTables
 from jobs.engine.pool import Pool, shared
 from jobs.engine.work import Landing, parse, rewrite
-from jobs.landing import new_records
-from jobs.landing.ingest import Split, split_size
-from jobs.landing.new_records import SCHEMAS, Last
+from jobs.files.ingest import Split, split_size
 from parsers.events import Parser
 from parsers.rules import built_in
 
@@ -64,7 +64,7 @@ class OnPool:
             folder.mkdir()
         rules = None if parser.ruleset is built_in() else parser.ruleset
         given = shared((rules, days), folders["events"] / f"given-{uuid.uuid4().hex}")
-        self.blocks: list[new_records.Block] = []
+        self.blocks: list[record_blocks.Block] = []
         self._landings: list[Landing] = []
         tasks = list(_tasks(splits, pool.workers))
         parsed = pool.map(parse, repeat(given, len(tasks)), repeat(folders, len(tasks)), tasks)
@@ -77,7 +77,7 @@ class OnPool:
     def _of(self, table: str) -> list[Landing]:
         return [one for one in self._landings if one.table == table]
 
-    def duplicates(self, table: str, landed: new_records.StoredRecords) -> tuple[pa.Table, int]:
+    def duplicates(self, table: str, landed: record_blocks.StoredRecords) -> tuple[pa.Table, int]:
         """Return the duplicates as rows (number of a block, place in it), and how many they are."""
         ids = f"(SELECT * FROM read_parquet([{', '.join(text(str(one.ids)) for one in self._of(table))}]))"
         tables = LocalTables(str(self._root))
@@ -89,7 +89,7 @@ class OnPool:
         found = f"SELECT number, place FROM ({again}) WHERE nth > 1"
         if not is_empty:
             # below the view of the table, so that files and row groups of other times are skipped
-            time = new_records.TIMES[table]
+            time = record_blocks.TIMES[table]
             span = (
                 "false"
                 if landed.first is None
@@ -111,7 +111,7 @@ class OnPool:
         wanted = pa.array(sorted(moments), pa.timestamp("us", "UTC"))
         at = (pc.field("item") == 0) & pc.field("ts").isin(wanted)
         rows = ds.dataset(paths, format="parquet").to_table(columns=[*Last._fields, "item"], filter=at)
-        return new_records.firsts(rows)
+        return record_blocks.firsts(rows)
 
     def append(
         self, store: Any, table: str, dropped: pa.Table, cut_short: set[str], after: int

@@ -25,8 +25,8 @@ from pyspark.sql import functions as F
 
 from jobs.config import Cluster
 from jobs.engine.frames import by_workers
-from jobs.landing.archives import LIMITS, Limits
-from jobs.landing.ingest import MISSING, ROTATED, LogFile, Sniffer, ending, fetched
+from jobs.files.archives import LIMITS, Limits
+from jobs.files.ingest import MISSING, ROTATED, LogFile, Sniffer, ending, fetched
 from jobs.location import SCHEME, spark_uri
 from parsers.rules import RuleSet
 

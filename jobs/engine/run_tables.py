@@ -20,6 +20,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 import schemas
+from jobs.batches import rereading
+from jobs.batches.types import table_schema
 from jobs.engine import queries, upgrade
 from jobs.engine.relation import Relation
 from jobs.engine.rows import (
@@ -39,9 +41,7 @@ from jobs.engine.rows import (
     to_table,
     where,
 )
-from jobs.engine.types import table_schema
 from jobs.errors import UsageError
-from jobs.landing import rereading
 from jobs.location import root_of
 from jobs.progress import warn
 from jobs.timelines import ClusterEvidence, ClusterFacts

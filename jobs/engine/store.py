@@ -16,6 +16,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 import schemas
+from jobs.batches import folding, rereading
+from jobs.batches.types import table_schema
 from jobs.engine import upgrade
 from jobs.engine.conflicts import LANDING, Conflict, refused
 from jobs.engine.delta_rs import DeltaRsTables, Filters, aligned, files_of, vocabulary_ddl
@@ -61,10 +63,7 @@ from jobs.engine.run_tables import (
     changes_of,
     words,
 )
-from jobs.engine.types import table_schema
-from jobs.landing import rereading
 from jobs.location import local_folder
-from jobs.nightly import folding
 from jobs.timelines import EVENT_COLUMNS, ClusterEvidence, ClusterFacts
 from parsers.events import EVENTS
 from parsers.rules import RuleSet
@@ -539,7 +538,7 @@ class Store(RunTables):
         """
         from jobs.engine import in_process
         from jobs.engine.workers import OnWorkers
-        from jobs.landing import ingest
+        from jobs.files import ingest
         from parsers.events import Parser
 
         if not remote and in_process.are_small(files):

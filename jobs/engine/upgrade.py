@@ -9,9 +9,9 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
 import schemas
+from jobs.batches.rereading import OF_RECORD
 from jobs.engine.literals import quoted
 from jobs.errors import UsageError
-from jobs.landing.rereading import OF_RECORD
 
 # property of a table: the version of the tables that wrote it
 VERSION = "kafka_audit.tables_version"

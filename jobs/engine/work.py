@@ -12,14 +12,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from jobs.batches import folding, record_blocks
+from jobs.batches.record_blocks import Block
+from jobs.batches.types import table_schema
 from jobs.engine import rows_of
 from jobs.engine.files import DataFile, FileWriter
 from jobs.engine.pool import loaded
-from jobs.engine.types import table_schema
-from jobs.landing import new_records
-from jobs.landing.ingest import Split
-from jobs.landing.new_records import Block
-from jobs.nightly import folding
+from jobs.files.ingest import Split
 from jobs.timelines import EVENT_COLUMNS, ClusterEvidence
 from parsers.events import Parser
 from parsers.rules import built_in
@@ -38,7 +37,7 @@ built_in()
 class Landing:
     """The rows of one table that some splits give.
 
-    numbers: of the blocks, one a row group. ids: a file of IDS. counts: as `new_records.counted` has them.
+    numbers: of the blocks, one a row group. ids: a file of IDS. counts: as `record_blocks.counted` has them.
     """
 
     table: str
@@ -61,7 +60,7 @@ def parse(
         _parsers[key] = Parser(ruleset or built_in())
     blocks: list[Block] = []
     written: dict[str, _Written] = {}
-    for block in (block for split in splits for block in new_records.parse(split, _parsers[key], days)):
+    for block in (block for split in splits for block in record_blocks.parse(split, _parsers[key], days)):
         assert block.rows is not None
         if block.rows.num_rows:
             if block.table not in written:
@@ -85,10 +84,10 @@ class _Written:
     def add(self, block: Block) -> None:
         """Write the rows of a block, and the ids of its records."""
         assert block.rows is not None
-        rows = new_records.with_schema(block.rows, self._schema)
+        rows = record_blocks.with_schema(block.rows, self._schema)
         self._file.add(rows)
         self._numbers.append(block.number)
-        self._counts += new_records.counted(self.table, rows)
+        self._counts += record_blocks.counted(self.table, rows)
         count = len(block.ids)
         self._ids.write(
             pa.table(
@@ -116,11 +115,11 @@ def rewrite(
     target = FileWriter(one.file.path.parent, table_schema(one.table))
     counts = Counter[str]()
     for group, number in enumerate(one.numbers):
-        rows = new_records.remaining(
+        rows = record_blocks.remaining(
             source.read_row_group(group), table_schema(one.table), dropped.get(number, ()), cut_short
         )
         target.add(rows)
-        counts += new_records.counted(one.table, rows)
+        counts += record_blocks.counted(one.table, rows)
     file = target.close()
     return (file if file.rows else None), counts
 
@@ -139,7 +138,7 @@ def fold(given: Path, folder: Path, rows: pa.Table) -> Path | None:
     """
     facts, at_once = loaded(given)
     file = FileWriter(folder, folding.OUTPUT)
-    batches = new_records.with_schema(rows, folding.INPUT).to_batches()
+    batches = record_blocks.with_schema(rows, folding.INPUT).to_batches()
     for batch in folding.fold_groups(batches, EVENT_COLUMNS, facts, at_once):
         file.add(batch)
     made = file.close()
@@ -154,7 +153,7 @@ def apply_to_groups(given: Path, rows: pa.Table) -> pa.Table:
     which a row is.
     """
     by, columns, every, function, schema = loaded(given)
-    whole = new_records.with_schema(rows, every)
+    whole = record_blocks.with_schema(rows, every)
     groups: dict[tuple[Any, ...], tuple[list[Any], list[Any]]] = {}
     for number, some in enumerate(columns):
         mine = whole.filter(pc.equal(whole[SIDE], number)).select(

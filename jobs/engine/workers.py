@@ -15,12 +15,20 @@ from typing import Any
 
 import pyarrow as pa
 
+from jobs.batches.record_blocks import (
+    TIMES,
+    Last,
+    StoredRecords,
+    filled_columns,
+    parse,
+    records_at,
+    remaining,
+)
 from jobs.engine.frames import by_workers
 from jobs.engine.later import functions as F
 from jobs.engine.later import sql
-from jobs.landing import ingest
-from jobs.landing.ingest import Split
-from jobs.landing.new_records import TIMES, Last, StoredRecords, filled_columns, parse, records_at, remaining
+from jobs.files import ingest
+from jobs.files.ingest import Split
 from parsers.events import Parser
 from parsers.rules import RuleSet
 

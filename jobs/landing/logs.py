@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 from jobs.config import Cluster
 from jobs.errors import InputError
-from jobs.landing import accounting, ingest, new_records
-from jobs.landing.ingest import LogFile
+from jobs.files import accounting, ingest
+from jobs.files.ingest import LogFile
+from jobs.landing import new_records
 from jobs.location import SCHEME
 from jobs.progress import stage, warn
 from jobs.timelines import moment_of, zone_error

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 import schemas
 from jobs import analysis
 from jobs.errors import UsageError
-from jobs.landing import checkpoints
-from jobs.landing.checkpoints import NEAR, Checkpoint, Term
+from jobs.files import checkpoints
+from jobs.files.checkpoints import NEAR, Checkpoint, Term
 from jobs.progress import warn
 from jobs.timelines.controllers import terms as controller_terms
 from jobs.timelines.event import CHECKPOINT, EPOCH, moment_of
@@ -26,7 +26,7 @@ from schemas.moments import moment
 
 if TYPE_CHECKING:
     from jobs.engine.rows import Dicts, Frame
-    from jobs.landing.ingest import LogFile
+    from jobs.files.ingest import LogFile
     from jobs.timelines import ClusterFacts
 
 MAX_BYTES = 256 * 1024 * 1024

@@ -10,6 +10,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from jobs.batches.folding import PARTITION, rows_of
+from jobs.batches.types import schema_of
 from jobs.engine.rows import (
     Dicts,
     Frame,
@@ -26,9 +28,7 @@ from jobs.engine.rows import (
     to_table,
     where,
 )
-from jobs.engine.types import schema_of
 from jobs.nightly.by_topic import KEY
-from jobs.nightly.folding import PARTITION, rows_of
 from jobs.timelines import ClusterFacts
 from jobs.timelines.episodes import DeletionTimes, Surroundings, TimelineStep, episodes
 from jobs.timelines.event import EPOCH

@@ -8,6 +8,8 @@ from typing import Any
 
 import pyarrow.compute as pc
 
+from jobs.batches.folding import PARTITION
+from jobs.batches.types import schema_of
 from jobs.engine.rows import (
     Dicts,
     Frame,
@@ -23,9 +25,7 @@ from jobs.engine.rows import (
     together,
     where,
 )
-from jobs.engine.types import schema_of
 from jobs.nightly.by_topic import KEY
-from jobs.nightly.folding import PARTITION
 from jobs.timelines import ClusterFacts
 from jobs.timelines.losses import DECIDING, LINES, RECOVERING, Around, Crash, Interval, LossLine, losses
 from jobs.timelines.outages import CRASHED

@@ -21,6 +21,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 import schemas
+from jobs.batches import folding
+from jobs.batches.types import table_schema
 from jobs.engine.queries import read_often
 from jobs.engine.rows import (
     EVERY,
@@ -63,8 +65,7 @@ from jobs.engine.rows import (
     with_values,
 )
 from jobs.engine.run_tables import EVENT, OF_LOGS, PARTITION_KEY, UNSETTLED, VERSION, RunTables
-from jobs.engine.types import table_schema
-from jobs.nightly import coverage, folding
+from jobs.nightly import coverage
 from jobs.nightly.by_topic import TOPIC, TOPICS
 from jobs.nightly.partition_episodes import IS_WRONG
 from jobs.timelines import (

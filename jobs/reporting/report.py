@@ -17,7 +17,7 @@ from jobs.checking import harms
 from jobs.checking.finding_identity import known_as
 from jobs.checking.ranking import by_cause, is_never_hidden, is_over, worst_first
 from jobs.errors import UsageError
-from jobs.landing import accounting
+from jobs.files import accounting
 from jobs.reporting import pictures as drawn
 from jobs.reporting import targets
 from jobs.reporting.pictures import Pictures

@@ -78,8 +78,8 @@ def multiplied(spark: Any, partitions: int, options: argparse.Namespace) -> Any:
     import pyarrow as pa
     from pyspark.sql import functions as F
 
-    from jobs.engine.types import table_schema
-    from jobs.nightly import folding
+    from jobs.batches import folding
+    from jobs.batches.types import table_schema
     from jobs.timelines import EVENT_COLUMNS
 
     own = [e for e in recorded(RECORDING) if e.topic == TOPIC and e.partition == 0][: options.first]
@@ -121,11 +121,12 @@ def main() -> None:
     given.add_argument("--first", type=int, help="so many events a round (default: all)")
     options = given.parse_args()
 
+    from jobs.batches import folding
     from jobs.engine import session
     from jobs.engine.frames import IN_PROCESS
     from jobs.engine.rows import is_empty, is_true, where
     from jobs.engine.store import Store
-    from jobs.nightly import folding, updates
+    from jobs.nightly import updates
     from jobs.timelines import ClusterEvidence, ClusterFacts
 
     spark = session.start()

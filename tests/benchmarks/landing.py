@@ -6,7 +6,7 @@
 copy     text -> Delta, nothing parsed: the floor
 events   headers, all rules, typed columns, identity, copies, written to Delta: what a night does
 base     the same of another commit, checked out in FOLDER (one whose `jobs.landing.new_records.land` takes the
-         parts of `jobs.landing.ingest.read`)
+         parts of `jobs.files.ingest.read`)
 python   the parser alone, in one process, nothing written (on PYTHON_MB of the bytes)
 duckdb   DuckDB with the same header, dispatch and patterns, written to Parquet (where the package duckdb is
          installed)
@@ -36,11 +36,13 @@ ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT))
 
 import schemas  # noqa: E402
+from jobs.batches import record_blocks  # noqa: E402
 from jobs.config import Cluster  # noqa: E402
 from jobs.engine import session  # noqa: E402
 from jobs.engine.store import Store  # noqa: E402
 from jobs.engine.workers import OnWorkers  # noqa: E402
-from jobs.landing import ingest, new_records  # noqa: E402
+from jobs.files import ingest  # noqa: E402
+from jobs.landing import new_records  # noqa: E402
 from parsers.events import Parser  # noqa: E402
 from parsers.patterns import GROUP, LOOKAROUND, compiled  # noqa: E402
 from parsers.rules import ITEMS, RuleSet, built_in  # noqa: E402
@@ -58,7 +60,8 @@ sys.path.insert(0, sys.argv[1])
 from jobs.config import Cluster
 from jobs.engine import session
 from jobs.engine.store import Store
-from jobs.landing import new_records, ingest
+from jobs.files import ingest
+from jobs.landing import new_records
 from parsers.rules import built_in
 spark, work = session.start(), Path(sys.argv[2])
 files = ingest.find(Cluster("benchmark", (str(work / "logs"),)))
@@ -101,7 +104,7 @@ def with_python(files: list[ingest.LogFile]) -> float:
     """MB a second of the parser, on one core."""
     parser, read, begun = Parser(), 0, time.perf_counter()
     for split in ingest.splits(files, parser, PYTHON_MB * 10**6):
-        for block in new_records.parse(split, parser):
+        for block in record_blocks.parse(split, parser):
             assert block.counts["records"] >= 0
         read += split.end - split.begin
         if read >= PYTHON_MB * 10**6:

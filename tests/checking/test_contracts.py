@@ -21,12 +21,12 @@ from deltalake.exceptions import DeltaError
 
 import schemas
 from jobs import errors
+from jobs.batches.types import table_schema
 from jobs.checking import contracts
 from jobs.checking.contracts import Violation, rules_of, sample_of
 from jobs.engine.database import Database
 from jobs.engine.delta_rs import DeltaRsTables
 from jobs.engine.frames import IN_PROCESS
-from jobs.engine.types import table_schema
 from jobs.nightly import updates
 from jobs.nightly_audit import main
 

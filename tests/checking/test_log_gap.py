@@ -11,8 +11,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 import schemas
+from jobs.batches.types import schema_of
 from jobs.engine.database import Database
-from jobs.engine.types import schema_of
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 MINUTES = 10

@@ -118,7 +118,7 @@ def test_while_modules_are_imported(tmp_path: Path, module: str, numbers: list[s
         ),
         pytest.param(
             signal.SIGINT,
-            "from jobs.engine import in_process\nfrom jobs.landing import new_records, ingest\nin_process.SMALL = 0\n"
+            "from jobs.engine import in_process\nfrom jobs.landing import new_records\nfrom jobs.files import ingest\nin_process.SMALL = 0\n"
             + AT_CALL.format(
                 module="pyspark.sql.classic.dataframe", owner="DataFrame", name="collect", number=2, seconds=3
             ),

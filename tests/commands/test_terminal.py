@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 from jobs import errors, progress, terminal
 from jobs.analysis import text_table
 from jobs.commands import command_line
-from jobs.landing import cluster_names, ingest
+from jobs.files import cluster_names, ingest
 from jobs.nightly_audit import main
 from jobs.reporting import output
 from parsers.explanation import visible

@@ -14,8 +14,8 @@ from test_engine import WITHOUT_SPARK
 
 import schemas
 from jobs import errors
+from jobs.batches.types import delta_schema, schema_of, table_schema
 from jobs.engine import choice, session
-from jobs.engine.types import delta_schema, schema_of, table_schema
 from jobs.errors import UsageError
 from jobs.nightly_audit import main
 

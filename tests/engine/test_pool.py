@@ -21,12 +21,14 @@ from test_interrupts import AT_CALL, is_interrupted, run
 from test_landing import SAMPLE, copied_logs, read
 
 from jobs import errors
+from jobs.batches import record_blocks
 from jobs.engine import grouped, in_process
 from jobs.engine.local_store import LocalStore
 from jobs.engine.parsing import FOLDER
 from jobs.engine.pool import Pool, WorkerLost
 from jobs.engine.rows import map_groups, to_dicts
-from jobs.landing import ingest, new_records
+from jobs.files import ingest
+from jobs.landing import new_records
 
 # the pool parses whatever there is, in many pieces
 ON_POOL = """
@@ -104,7 +106,7 @@ def test_the_pool_lands_what_one_process_lands(
     found = new_records.land(store, read(copied))
     assert found == expected
     assert found.new < found.records
-    for table in new_records.SCHEMAS:
+    for table in record_blocks.SCHEMAS:
         assert sorted_rows(store, table) == sorted_rows(here, table)
     version = store.version("events")
     again = new_records.land(store, read(copied))

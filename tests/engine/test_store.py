@@ -22,6 +22,7 @@ from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 from tables import rows_of
 
 import schemas
+from jobs.batches.types import schema_of
 from jobs.engine.frames import IN_PROCESS, IN_PROCESS_ROWS, ROWS_IN_PLAN, framed, in_process_rows
 from jobs.engine.local_store import LocalStore
 from jobs.engine.relation import Relation
@@ -41,7 +42,6 @@ from jobs.engine.rows import (
 )
 from jobs.engine.run_tables import PARTITION_KEY, UNSETTLED
 from jobs.engine.store import Store
-from jobs.engine.types import schema_of
 from jobs.errors import UsageError
 from jobs.location import delta_rs_uri, local_folder, root_of
 

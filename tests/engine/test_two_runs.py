@@ -24,7 +24,8 @@ from jobs.engine.conflicts import Conflict
 from jobs.engine.run_tables import KEYS
 from jobs.engine.store import Store
 from jobs.engine.workers import OnWorkers
-from jobs.landing import ingest, new_records
+from jobs.files import ingest
+from jobs.landing import new_records
 from jobs.nightly_audit import main
 from parsers.rules import built_in
 

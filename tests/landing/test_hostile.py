@@ -17,7 +17,8 @@ from hypothesis import strategies as st
 from jobs import errors
 from jobs.config import Cluster
 from jobs.engine.store import Store
-from jobs.landing import ingest, new_records
+from jobs.files import ingest
+from jobs.landing import new_records
 from jobs.nightly_audit import main
 from parsers.events import Parser
 

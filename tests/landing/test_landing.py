@@ -11,7 +11,8 @@ import pytest
 
 from jobs.config import Cluster
 from jobs.engine import in_process
-from jobs.landing import ingest, new_records
+from jobs.files import ingest
+from jobs.landing import new_records
 
 if TYPE_CHECKING:
     from jobs.engine.store import Store

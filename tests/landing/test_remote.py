@@ -14,7 +14,8 @@ from jobs import errors
 from jobs.config import Cluster
 from jobs.engine import file_systems, remote
 from jobs.errors import UsageError
-from jobs.landing import ingest, new_records
+from jobs.files import ingest
+from jobs.landing import new_records
 from jobs.nightly_audit import main
 from parsers.rules import built_in
 

@@ -21,10 +21,10 @@ from test_envelopes import PLAIN
 from test_updates import rows as rows_by_table
 
 from jobs import errors
+from jobs.batches import rereading
 from jobs.commands import audit
 from jobs.engine.local_store import LocalStore
 from jobs.engine.store import Store
-from jobs.landing import rereading
 from jobs.landing.new_records import events_of
 from jobs.nightly import updates
 from jobs.nightly_audit import main

@@ -8,8 +8,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from jobs.batches.types import table_schema
 from jobs.engine import rows
-from jobs.engine.types import table_schema
 from jobs.nightly import coverage
 from jobs.nightly.coverage import PARTS, QUORUM_CONTROLLER, STATE_CHANGE, Hours
 

@@ -12,8 +12,9 @@ from envelopes import ENVELOPES, Wrap, grouped, prefixed
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from jobs.batches import record_blocks
+from jobs.files.ingest import LogFile, Sniffer, splits
 from jobs.landing import new_records
-from jobs.landing.ingest import LogFile, Sniffer, splits
 from parsers.envelopes import Envelope, Learner, node_of, reader_of
 from parsers.events import Parser
 from parsers.explanation import layout
@@ -324,7 +325,7 @@ def rows(path: Path, content: str) -> tuple[LogFile, list[tuple[Any, ...]]]:
     tables = [
         block.rows
         for split in splits([file], PARSER, 10**9)
-        for block in new_records.parse(split, PARSER)
+        for block in record_blocks.parse(split, PARSER)
         if block.table == "events"
     ]
     found = [row for table in tables for row in table.to_pylist()]
@@ -406,7 +407,7 @@ def test_a_file_in_an_envelope_of_lines_is_read_in_parts(name: str, is_split: bo
     assert (len(whole), len(parts) > 10) == (1, is_split)
     found = []
     for some in (whole, parts):
-        blocks = [block for split in some for block in new_records.parse(split, PARSER)]
+        blocks = [block for split in some for block in record_blocks.parse(split, PARSER)]
         new_records.conserved(some, blocks)
         tables = [block.rows for block in blocks if block.table == "events"]
         rows_found = [

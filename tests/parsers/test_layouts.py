@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from samples import PARSER
 
-from jobs.landing.ingest import Sniffer
+from jobs.files.ingest import Sniffer
 from jobs.nightly_audit import main
 from parsers.definitions import SLOTS
 from parsers.events import Parser

@@ -11,8 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from jobs.batches import record_blocks
 from jobs.config import Cluster
-from jobs.landing import ingest, new_records
+from jobs.files import ingest
+from jobs.landing import new_records
 from parsers.events import Parser, moments, zone
 from parsers.records import Headers
 
@@ -31,21 +33,21 @@ def header(number: int, second: int | None = None) -> str:
     return f"[2026-11-20 10:09:{at:02d},175] INFO statement {number} (kafka.controller.KafkaController)"
 
 
-def parsed(folder: Path, size: int) -> list[new_records.Block]:
+def parsed(folder: Path, size: int) -> list[record_blocks.Block]:
     files = [file for file in ingest.find(Cluster("c", (str(folder),))) if file.usable]
     splits = ingest.splits(files, PARSER, size)
     for file in files:
         ends = [(split.begin, split.end) for split in splits if split.file == file]
         assert [begin for begin, _ in ends] == [0, *(end for _, end in ends[:-1])]
         assert ends[-1][1] == file.length
-    blocks = [block for split in splits for block in new_records.parse(split, PARSER)]
+    blocks = [block for split in splits for block in record_blocks.parse(split, PARSER)]
     numbers = [block.number for block in blocks if block.table == "events"]
     assert numbers == sorted(set(numbers))
     new_records.conserved(splits, blocks)
     return blocks
 
 
-def rows_of(blocks: Iterable[new_records.Block]) -> list[dict[str, Any]]:
+def rows_of(blocks: Iterable[record_blocks.Block]) -> list[dict[str, Any]]:
     rows = [row for block in blocks if block.table == "events" for row in block.rows.to_pylist()]
     found = [{name: value for name, value in row.items() if value is not None} for row in rows]
     return sorted(found, key=lambda row: (row["file"], row["record_no"], row["item"]))

@@ -18,7 +18,8 @@ from timelines import facts_of, timelines_of, truth_of
 
 from jobs.config import Cluster
 from jobs.errors import UsageError
-from jobs.landing import checkpoints, ingest, tool_outputs
+from jobs.files import checkpoints, ingest
+from jobs.landing import tool_outputs
 
 T0 = datetime(2026, 11, 20, 10, 0, tzinfo=UTC)
 

@@ -9,11 +9,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from jobs.errors import ConservationError
-from jobs.landing import archives
+from jobs.files import archives
 from parsers.explanation import counted, visible
 
 if TYPE_CHECKING:
-    from jobs.landing.ingest import LogFile
+    from jobs.files.ingest import LogFile
 
 # kinds of files that are not read -> the reason, for a file without a reason of its own
 SKIPPED = {

@@ -23,8 +23,8 @@ from urllib.parse import unquote
 import pyarrow as pa
 
 from jobs.config import Cluster
-from jobs.landing import accounting, archives, checkpoints
-from jobs.landing.archives import Limits
+from jobs.files import accounting, archives, checkpoints
+from jobs.files.archives import Limits
 from jobs.location import SCHEME
 from parsers.envelopes import Envelope, Learner, Opener, printed, reader_of
 from parsers.events import Identity, Parser
@@ -75,7 +75,7 @@ MOST_OF_ONE_MOMENT = 20_000
 class LogFile:
     """A given text: a file, or a member of one.
 
-    kind        log, bare (records without time stamps), checkpoint (`jobs.landing.checkpoints`), empty,
+    kind        log, bare (records without time stamps), checkpoint (`jobs.files.checkpoints`), empty,
                 unrelated, skipped (no file, or no
                 text), unreadable
     open_end    its last line has no end: it is being written, or the writer died
@@ -83,7 +83,7 @@ class LogFile:
     inode       of the examined file
     size        bytes of the file, packed
     length      bytes of its text, unpacked
-    layers      it is packed in (`jobs.landing.archives`), within `limits`
+    layers      it is packed in (`jobs.files.archives`), within `limits`
     cut         a collector has cut its long lines into pieces
     alike       number of files that the row counts: one row counts all empty files of a cluster, or its
                 further unrelated ones

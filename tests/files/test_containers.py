@@ -26,8 +26,9 @@ from test_archives import LINE, PACK
 from jobs import errors
 from jobs.config import Cluster
 from jobs.engine import in_process
-from jobs.landing import archives, ingest, new_records
-from jobs.landing.archives import Limits
+from jobs.files import archives, ingest
+from jobs.files.archives import Limits
+from jobs.landing import new_records
 from jobs.nightly_audit import main
 
 SAMPLE = Path(__file__).parents[2] / "sample_logs" / "3.3.2-trace" / "delete-topic-dead-broker"

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from jobs.config import Cluster
-from jobs.landing.ingest import LOOK, LOOK_AT_MOST, LogFile, Sniffer, find
+from jobs.files.ingest import LOOK, LOOK_AT_MOST, LogFile, Sniffer, find
 
 LINE = "[2026-11-20 10:09:03,001] INFO starting (kafka.server.KafkaServer)\n"
 OF_BROKER_3 = "[2026-11-20 10:09:03,001] INFO [Broker id=3] Stopped fetchers (state.change.logger)\n"

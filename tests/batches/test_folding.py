@@ -13,8 +13,8 @@ from logs import recorded
 from timelines import KEEPS, by_partition, facts_of
 
 import schemas
-from jobs.engine.types import arrow_type, table_schema
-from jobs.nightly import folding
+from jobs.batches import folding
+from jobs.batches.types import arrow_type, table_schema
 from jobs.timelines import EVENT_COLUMNS, ClusterEvidence, ClusterFacts, Event, PartitionKey, fold
 
 SAMPLES = Path(__file__).parents[2] / "sample_logs"

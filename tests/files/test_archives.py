@@ -15,9 +15,10 @@ import pytest
 
 from jobs import errors
 from jobs.config import Cluster
-from jobs.landing import archives, new_records
-from jobs.landing.archives import DamagedError, LimitError, Limits, open_text
-from jobs.landing.ingest import find
+from jobs.files import archives
+from jobs.files.archives import DamagedError, LimitError, Limits, open_text
+from jobs.files.ingest import find
+from jobs.landing import new_records
 from jobs.nightly_audit import main
 
 LINE = "[2026-11-20 10:09:03,001] INFO [Controller id=1] Resigned (kafka.controller.KafkaController)\n"
@@ -206,7 +207,7 @@ def test_a_record_does_not_depend_on_how_its_long_line_is_read(
     (tmp_path / "cri.log").write_text(wrapped)
     found = []
     for block in (4 * 1024 * 1024, 70_000):
-        monkeypatch.setattr("jobs.landing.ingest.BLOCK", block)
+        monkeypatch.setattr("jobs.files.ingest.BLOCK", block)
         for name in ("plain.log", "packed.log"):
             found += [
                 row for row in new_records.events_of([str(tmp_path / name)]).to_pylist() if row["cut_bytes"]
@@ -249,7 +250,7 @@ def test_memory_is_bounded_by_the_line_not_by_the_file() -> None:
     """A gigabyte without a line end is read in pieces."""
     import tracemalloc
 
-    from jobs.landing.ingest import blocks
+    from jobs.files.ingest import blocks
 
     class Endless(io.RawIOBase):
         left = 300

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 import schemas
-from jobs.engine.types import arrow_schema, table_schema
+from jobs.batches.types import arrow_schema, table_schema
 from jobs.timelines import EVENT_COLUMNS, ClusterEvidence, ClusterFacts, Event, Folded, PartitionKey, fold
 
 # number of events of a partition that are folded at once: limits the memory for a busy partition

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from jobs.landing.new_records import Last, cut_short, events_of
+from jobs.batches.record_blocks import Last, cut_short
+from jobs.landing.new_records import events_of
 
 SECOND = "2026-11-20 10:09:{:02d} INFO  [kafka-1] ReplicationControlManager:436 - [QuorumController id=1] Replayed TopicRecord for topic {} with topic ID AAAAAAAAAAAAAAAAAAAAAQ."
 

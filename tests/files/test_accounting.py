@@ -20,8 +20,9 @@ from test_containers import tar, write, zipped
 from jobs import errors
 from jobs.config import Cluster
 from jobs.engine import in_process
-from jobs.landing import accounting, ingest, new_records
-from jobs.landing.accounting import looks_like, sentences, without_logs
+from jobs.files import accounting, ingest
+from jobs.files.accounting import looks_like, sentences, without_logs
+from jobs.landing import new_records
 from jobs.nightly_audit import main
 
 EXPECTED = Path(__file__).parents[1] / "accounting.jsonl"

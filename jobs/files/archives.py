@@ -27,7 +27,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from jobs.landing import seven_zip
+from jobs.files import seven_zip
 from parsers.explanation import visible
 
 # first bytes of each codec: RFC 1952 and 8878, the .xz and .lz4 frame formats, bzip2's block header
@@ -558,7 +558,7 @@ class _Walk:
             yield Opened(layers, why=_why_after(error, kind, last))
 
     def _7z(self, stream: BinaryIO, layers: Layers) -> Iterator[Opened]:
-        """Yield the texts of a .7z, which a child process converts to a tar (jobs.landing.seven_zip)."""
+        """Yield the texts of a .7z, which a child process converts to a tar (jobs.files.seven_zip)."""
         if importlib.util.find_spec("py7zr") is None:
             yield Opened(layers, why="it is a .7z; unpack it, or install kafka-nightly-audit[7z]")
             return
