@@ -126,7 +126,7 @@ class SqlSuites:
         contracts.register(queries, written, whole)
         rules = [rule for table in written for rule in contracts.rules_of(table) if rule.kind in self._kinds]
         self.count += len(rules)
-        return contracts.violations(queries, rules)
+        return contracts.violations(queries.rows, rules)
 
     def write_docs(self) -> None:
         """Write nothing."""

@@ -8,8 +8,7 @@ time.
 from __future__ import annotations
 
 import argparse
-import json
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -106,34 +105,20 @@ def rules_of(table: str) -> tuple[ContractRule, ...]:
     if keys := contract.key:
         words = f"no two rows have the same {' and '.join(keys)}"
         named = ", ".join(f"`{column}`" for column in keys)
-        duplicates = f"SELECT {named}, explode(sequence(1, duplicates)) AS duplicate FROM (SELECT {named}, count(*) AS duplicates FROM {{batch}} GROUP BY {named} HAVING count(*) > 1)"
+        # a null is no key; in a key of several columns it is a value like any other
+        some = f"WHERE {named} IS NOT NULL" if len(keys) == 1 else ""
+        duplicates = f"SELECT {named}, explode(sequence(1, duplicates)) AS duplicate FROM (SELECT {named}, count(*) AS duplicates FROM {{batch}} {some} GROUP BY {named} HAVING count(*) > 1)"
         found.append(ContractRule(table, "key", words, keys, keys, duplicates))
     for rule in contract.rules:
         found.append(ContractRule(table, "rows", rule.words, (), (*shown, *rule.shows), rule.violations))
     return tuple(found)
 
 
-def text_of(value: Any) -> str:
-    """Return a value as a message names it; moments lose their zone, which is UTC."""
-    text = str(value)
-    return (
-        text.removesuffix("+00:00").replace("T", " ")
-        if text[4:5] == "-" and text[10:11] in ("T", " ")
-        else text
-    )
-
-
-def sample_of(row: Mapping[str, Any], columns: Iterable[str]) -> dict[str, str]:
-    """Return the columns that name a row, as text, without nulls."""
-    return {
-        name: text_of(row[name]) for name in columns if row.get(name) is not None and row[name] == row[name]
-    }
-
-
 # -- the same rules as SQL -----------------------------------------------------------------------------------
 
 
-def _view(table: str) -> str:
+def view_of(table: str) -> str:
+    """Return the name of a table's validated rows."""
     return f"guarded_{table}"
 
 
@@ -152,44 +137,78 @@ def register(queries: Queries, written: Mapping[str, Frame], whole: Mapping[str,
     for table in reads(written):
         queries.view(_whole(table), whole[table])
     for table, rows in written.items():
-        queries.view(_view(table), rows)
+        queries.view(view_of(table), rows)
+
+
+def over_whole(violations: str, batch: str = "{batch}") -> str:
+    """Return the query of a rule over registered rows; the placeholder of the validated ones may remain."""
+    return violations.format(batch=batch, **{other: _whole(other) for other in schemas.contracts()})
 
 
 def as_sql(violations: str, table: str) -> str:
     """Return the query of a rule over registered rows."""
-    return violations.format(batch=_view(table), **{other: _whole(other) for other in schemas.contracts()})
+    return over_whole(violations, view_of(table))
 
 
-def violations(queries: Queries, rules: Sequence[ContractRule]) -> list[Violation]:
-    """Return the violated rules of rows that are registered, by one query."""
+def of_table(violations: str, table: str) -> str:
+    """Return the query of a rule over whole tables, which have their own names."""
+    return violations.format(batch=table, **{other: other for other in schemas.contracts()})
 
-    def sample(columns: Iterable[str]) -> str:
-        return f"to_json(struct({', '.join(f'CAST(`{name}` AS STRING) AS `{name}`' for name in columns)}))"
+
+def violations(
+    ask: Callable[[str], list[dict[str, Any]]],
+    rules: Sequence[ContractRule],
+    named: Callable[[str, str], str] = as_sql,
+) -> list[Violation]:
+    """Return the violated rules, by one query.
+
+    A violation names the least of its rows: by the texts of the rule's columns in their order, nulls first.
+    ask: runs a query. named: replaces the placeholders of a query of a table by names of rows.
+    """
+
+    def example(columns: Iterable[str], *more: str) -> str:
+        return f"array({', '.join([*(f'CAST(`{name}` AS STRING)' for name in columns), *more])})"
 
     selects = []
     for table in dict.fromkeys(rule.table for rule in rules):
-        by_condition = [(n, rule) for n, rule in enumerate(rules) if rule.table == table and rule.condition]
-        if by_condition:
-            columns = dict.fromkeys(column for _, rule in by_condition for column in rule.shown)
-            cases = ", ".join(f"CASE WHEN {rule.condition} THEN {n} END" for n, rule in by_condition)
-            exploded = f"SELECT *, explode(array_compact(array({cases}))) AS rule FROM {_view(table)}"
-            selects.append(f"SELECT rule, {sample(columns)} AS example FROM ({exploded})")
+        conditions = [(n, rule) for n, rule in enumerate(rules) if rule.table == table and rule.condition]
+        if conditions:
+            cases = ", ".join(f"CASE WHEN {rule.condition} THEN {n} END" for n, rule in conditions)
+            odd = "".join(
+                f" WHEN {n} THEN CAST(`{rule.columns[0]}` AS STRING)"
+                for n, rule in conditions
+                if rule.kind == "values"
+            )
+            more = [f"CASE violated{odd} END"] if odd else ["CAST(NULL AS STRING)"]
+            exploded = named(
+                f"SELECT *, explode(array_compact(array({cases}))) AS violated FROM {{batch}}", table
+            )
+            shown = example(schemas.contracts()[table].shown, *more)
+            selects.append(f"SELECT violated AS rule, {shown} AS example FROM ({exploded})")
     for n, rule in enumerate(rules):
         if not rule.condition:
-            selects.append(
-                f"SELECT {n} AS rule, {sample(rule.shown)} AS example FROM ({as_sql(rule.violations, rule.table)})"
-            )
-    rows = queries.rows(
-        f"SELECT rule, count(*) AS rows, min(example) AS example FROM ({' UNION ALL '.join(selects)}) GROUP BY rule"
-    )
-    found = {row["rule"]: row for row in rows}
-    return [
-        Violation(
-            rule.table, rule.words, found[n]["rows"], sample_of(json.loads(found[n]["example"]), rule.shown)
+            query = named(rule.violations, rule.table)
+            selects.append(f"SELECT {n} AS rule, {example(rule.shown)} AS example FROM ({query})")
+    if not selects:
+        return []
+    least = "min_by(example, transform(example, value -> coalesce(value, '')))"
+    found = {
+        row["rule"]: row
+        for row in ask(
+            f"SELECT rule, count(*) AS rows, {least} AS example FROM ({' UNION ALL '.join(selects)}) GROUP BY rule"
         )
+    }
+    return [
+        Violation(rule.table, rule.words, found[n]["rows"], _sample(rule, found[n]["example"]))
         for n, rule in enumerate(rules)
         if n in found
     ]
+
+
+def _sample(rule: ContractRule, values: Sequence[str | None]) -> dict[str, str]:
+    """Return the columns that name a row; a rule with a condition has the value of its own column last."""
+    columns = (*schemas.contracts()[rule.table].shown, *rule.columns) if rule.condition else rule.shown
+    return {name: value for name, value in zip(columns, values, strict=True) if value is not None}
 
 
 def validate(queries: Queries, written: Mapping[str, Frame], whole: Mapping[str, Frame]) -> int:
@@ -200,7 +219,7 @@ def validate(queries: Queries, written: Mapping[str, Frame], whole: Mapping[str,
     """
     register(queries, written, whole)
     rules = [rule for table in written for rule in rules_of(table)]
-    raise_for(violations(queries, rules))
+    raise_for(violations(queries.rows, rules))
     return len(rules)
 
 

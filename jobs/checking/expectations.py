@@ -18,7 +18,7 @@ from typing import Any
 
 import schemas
 from jobs.checking import contracts
-from jobs.checking.contracts import ContractRule, Violation, rules_of, sample_of
+from jobs.checking.contracts import ContractRule, Violation, rules_of
 from jobs.engine import Tables
 from jobs.errors import ContractError, UsageError
 
@@ -100,58 +100,60 @@ class Suites:
 
         written: table -> rows; whole: all rows of tables that their rules read.
         """
-        from jobs.engine.rows import in_spark
+        from jobs.engine.queries import InSpark
 
-        names = {other: f"whole_{other}" for other in contracts.reads(written)}
-        for other, view in names.items():
-            in_spark(spark, whole[other]).createOrReplaceTempView(view)
+        queries = InSpark(spark)
+        contracts.register(queries, written, whole)
         source = self._context.data_sources.add_spark(f"spark {self._parts}", persist=False)
-        found = []
-        for table, rows in written.items():
-            found += self._validated(source, table, in_spark(spark, rows), lambda query: _named(query, names))
-        return found
+        violated: list[ContractRule] = []
+        for table in written:
+            rows = spark.table(contracts.view_of(table))
+            violated += self._violated(source, table, rows, contracts.over_whole)
+        return _named(violated, contracts.violations(queries.rows, violated))
 
     def of_rows(self, queries: Any, written: Mapping[str, Any], whole: Mapping[str, Any]) -> list[Violation]:
         """Validate rows that are in this process or in files; `queries` runs the rules that are SQL."""
         from jobs.engine.rows import select, to_table
 
         contracts.register(queries, written, whole)
-        found = []
+        violated: list[ContractRule] = []
         for table, rows in written.items():
 
             def ask(query: str, table: str = table) -> list[dict[str, Any]]:
                 return queries.rows(contracts.as_sql(query, table))
 
             _asked.set(ask)
-            found += self._of_arrow(table, to_table(select(rows, *_columns(table))))
-        return found
+            violated += self._of_arrow(table, to_table(select(rows, *_columns(table))))
+        return _named(violated, contracts.violations(queries.rows, violated))
 
     def of_tables(self, tables: Tables, names: Sequence[str]) -> list[Violation]:
         """Validate all rows of tables."""
-        found = []
+
+        def query(sql: str) -> list[dict[str, Any]]:
+            return tables.query(sql).rows()
+
+        violated: list[ContractRule] = []
         for table in names:
 
-            def ask(query: str, table: str = table) -> list[dict[str, Any]]:
-                return tables.query(
-                    query.format(batch=table, **{other: other for other in contracts.reads([table])})
-                ).rows()
+            def ask(sql: str, table: str = table) -> list[dict[str, Any]]:
+                return query(contracts.of_table(sql, table))
 
             _asked.set(ask)
-            found += self._of_arrow(table, tables.read(table, _columns(table)))
-        return found
+            violated += self._of_arrow(table, tables.read(table, _columns(table)))
+        return _named(violated, contracts.violations(query, violated, contracts.of_table))
 
     def _rules(self, table: str) -> list[ContractRule]:
         """Return the rules that are validated."""
         return [rule for rule in rules_of(table) if rule.kind in self._kinds]
 
-    def _of_arrow(self, table: str, rows: Any) -> list[Violation]:
+    def _of_arrow(self, table: str, rows: Any) -> list[ContractRule]:
         if not self._rules(table):
             return []
         source = self._context.data_sources.add_pandas(f"rows {self._parts}")
-        return self._validated(source, table, rows.to_pandas(integer_object_nulls=True), lambda query: query)
+        return self._violated(source, table, rows.to_pandas(integer_object_nulls=True), lambda query: query)
 
-    def _validated(self, source: Any, table: str, rows: Any, named: Callable[[str], str]) -> list[Violation]:
-        """Validate the rows of one table.
+    def _violated(self, source: Any, table: str, rows: Any, named: Callable[[str], str]) -> list[ContractRule]:
+        """Validate the rows of one table and return the violated rules.
 
         named: replaces a query's placeholders except {batch} by names of views.
         """
@@ -183,14 +185,13 @@ class Suites:
             rules,
             {"result_format": "BOOLEAN_ONLY" if self._docs is None else "SUMMARY"},
         )
-        failed = [rule for rule in rules if not whole[rule.words].success]
-        if not failed:
-            return []
-        # the second validation returns the violating rows
-        shown = dict.fromkeys(column for rule in failed if rule.kind != "rows" for column in rule.shown)
-        complete = {"result_format": "COMPLETE", "unexpected_index_column_names": list(shown)}
-        again = outcomes(f"{table} {self._parts}: violations", failed, complete)
-        return [_violation(rule, again[rule.words].result) for rule in failed]
+        violated = [rule for rule in rules if not whole[rule.words].success]
+        if violated and self._docs is not None:
+            # the second validation adds the violating rows to the pages
+            shown = dict.fromkeys(column for rule in violated if rule.kind != "rows" for column in rule.shown)
+            complete = {"result_format": "COMPLETE", "unexpected_index_column_names": list(shown)}
+            outcomes(f"{table} {self._parts}: violations", violated, complete)
+        return violated
 
     def write_docs(self) -> None:
         """Write the Data Docs of all validations, if a folder is given.
@@ -223,10 +224,17 @@ def _columns(table: str) -> list[str]:
     return list(read) or list(schemas.columns(table))[:1]
 
 
-def _named(query: str, names: Mapping[str, str]) -> str:
-    for other, view in names.items():
-        query = query.replace(f"{{{other}}}", view)
-    return query
+def _named(violated: Sequence[ContractRule], found: Sequence[Violation]) -> list[Violation]:
+    """Return the violations of rules. found: what SQL finds of them.
+
+    Raises ContractError where SQL finds no row that violates one of them.
+    """
+    named = {(one.table, one.rule) for one in found}
+    if lacking := [rule for rule in violated if (rule.table, rule.words) not in named]:
+        raise ContractError(
+            f"{lacking[0].table}: Great Expectations finds '{lacking[0].words}' violated, and SQL finds no such row"
+        )
+    return list(found)
 
 
 def _expectation(rule: ContractRule, named: Callable[[str], str]) -> Any:
@@ -257,17 +265,3 @@ def _refuse_errors(rule: ContractRule, outcome: Any) -> None:
         if error.get("raised_exception"):
             why = str(error.get("exception_message")).splitlines()[0]
             raise ContractError(f"{rule.table}: the rule '{rule.words}' could not be evaluated: {why}")
-
-
-def _violation(rule: ContractRule, result: Mapping[str, Any]) -> Violation:
-    """Return a violation. result: Great Expectations' result with the violating rows."""
-    rows = (
-        result["details"]["unexpected_rows"]
-        if rule.kind == "rows"
-        else result.get("unexpected_index_list") or []
-    )
-    samples = [sample_of(row, rule.shown) for row in rows]
-    count = result["observed_value"] if rule.kind == "rows" else result["unexpected_count"]
-    return Violation(
-        rule.table, rule.words, count, min(samples, key=lambda one: sorted(one.items()), default={})
-    )
