@@ -15,7 +15,7 @@ WITH starts AS (
   WHERE o.broker IS NOT NULL AND o.starting_at IS NOT NULL
     AND coalesce(o.down_until, k.now) >= o.starting_at + make_dt_interval(0, 0, broker_start_minutes(o.cluster, NULL))
 ), refused AS (
-  SELECT cluster, incarnation, coalesce(broker, node) AS broker, ts, record_id, event_type, coalesce(error_code, error_class, CASE WHEN event_type = 'znode_create_failed' THEN 'node already exists' ELSE 'no answer' END) AS why
+  SELECT cluster, incarnation, coalesce(broker, node) AS broker, ts, record_id, event_type, coalesce(error_code, error_class, CASE WHEN event_type = 'znode_create_failed' THEN 'node_already_exists' ELSE 'no_answer' END) AS why
   FROM audited_events
   WHERE event_type IN ('broker_registration_failed', 'broker_start_failed') OR event_type = 'znode_create_failed' AND path LIKE '/brokers/ids/%'
 )

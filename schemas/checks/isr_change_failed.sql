@@ -8,7 +8,7 @@
 -- only: isr_update_failed, alter_partition_failed
 -- candidates: refused
 WITH refused AS (
-  SELECT cluster, incarnation, node, topic, partition, ts, record_id, coalesce(error_code, CASE WHEN raw LIKE '%not authorized%' THEN 'not authorized' END) AS why
+  SELECT cluster, incarnation, node, topic, partition, ts, record_id, coalesce(error_code, CASE WHEN raw LIKE '%not authorized%' THEN 'not_authorized' END) AS why
   FROM audited_events
   WHERE event_type IN ('isr_update_failed', 'alter_partition_failed') AND node IS NOT NULL AND ts IS NOT NULL
     AND raw NOT LIKE '%Retrying.%' AND raw NOT LIKE '%retrying.%'

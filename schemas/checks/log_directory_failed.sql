@@ -14,7 +14,7 @@ WITH failures AS (
   UNION ALL
   -- the broker stops when its last directory fails, or the one with the metadata log
   SELECT cluster, incarnation, node, ts, record_no, record_id, event_type, CAST(NULL AS STRING), CAST(NULL AS INT),
-    CASE WHEN path IS NULL AND raw RLIKE 'all log dirs|none of the specified' THEN 'all directories' ELSE coalesce(path, text) END
+    CASE WHEN path IS NULL AND raw RLIKE 'all log dirs|none of the specified' THEN 'all_directories' ELSE coalesce(path, text) END
   FROM audited_events WHERE event_type = 'log_dirs_all_failed' AND node IS NOT NULL
 ), failed AS (
   SELECT s.cluster, s.incarnation, s.node, s.dir, min(s.ts) AS since, max(s.ts) AS last_failure, bool_or(s.event_type = 'log_dirs_all_failed') AS whole,

@@ -9,9 +9,9 @@ SELECT
   'warning' AS severity,
   a.topic, CAST(NULL AS INT) AS partition, CAST(NULL AS INT) AS replica, CAST(NULL AS INT) AS node,
   a.valid_from AS first_seen, n.now AS last_seen, false AS ended,
-  slice(filter(a.violations, v -> v LIKE '%two replicas in rack%'), 1, 10) AS violations,
+  slice(of_shared_racks(a.violations), 1, 10) AS violations,
   a.topic AS thing,
   a.record_ids AS evidence
 FROM audited_topic_assignments a
 JOIN clocks n ON n.cluster = a.cluster AND n.incarnation = a.incarnation
-WHERE a.valid_to IS NULL AND exists(a.violations, v -> v LIKE '%two replicas in rack%') AND size(a.record_ids) > 0
+WHERE a.valid_to IS NULL AND size(of_shared_racks(a.violations)) > 0 AND size(a.record_ids) > 0

@@ -49,7 +49,7 @@ WITH answers AS (
 ), written AS (
   SELECT cluster, incarnation, node, max(ts) AS until FROM audited_events WHERE logger = 'state.change.logger' GROUP BY cluster, incarnation, node
 ), ignored AS (
-  SELECT s.cluster, s.incarnation, s.node AS broker, 'LEADER_AND_ISR' AS request, 'never applied' AS error_code, s.topic, s.partition, s.ts, s.record_id
+  SELECT s.cluster, s.incarnation, s.node AS broker, 'LEADER_AND_ISR' AS request, 'never_applied' AS error_code, s.topic, s.partition, s.ts, s.record_id
   FROM ignored_requests s
   -- the broker's log continues, so it did not die and the file is not truncated
   JOIN written w ON w.cluster = s.cluster AND w.incarnation = s.incarnation AND w.node = s.node
@@ -71,7 +71,7 @@ SELECT
   concat_ws('|', r.broker, r.request, r.error_code) AS thing,
   earliest_records(collect_list(struct(r.ts AS at, array(r.record_id) AS records))) AS evidence,
   array_compact(collect_list(CASE WHEN r.topic IS NOT NULL THEN struct(r.topic, r.partition, r.broker AS replica, r.ts AS since, r.ts AS until) END)) AS subjects,
-  r.error_code = 'never applied' AS by_absence
+  r.error_code = 'never_applied' AS by_absence
 FROM (SELECT * FROM refused UNION ALL SELECT * FROM ignored) r
 JOIN clocks k ON k.cluster = r.cluster
 LEFT JOIN addresses a ON a.cluster = r.cluster AND a.incarnation = r.incarnation AND a.broker = r.broker

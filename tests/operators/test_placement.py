@@ -6,8 +6,11 @@ import json
 import random
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
+import schemas
+from jobs.engine.database import Database
 from jobs.operators import placement
 
 CASES = json.loads((Path(__file__).parents[1] / "assignment_cases.json").read_text("utf-8"))
@@ -190,3 +193,19 @@ def test_violations_are_named():
     assert placement.violations({0: [1, 3], 1: [2, 1], 2: [3, 2]}, [1, 2, 3], racks) == [
         "partition 1 has two replicas in rack a, though 2 racks suffice for 2"
     ]
+
+
+def test_the_check_finds_violations_of_racks_by_their_text():
+    """`of_shared_racks` of `schemas/functions`, which `rack_violation` calls, knows the text of `violations`."""
+    (function,) = (one.sql for one in schemas.statements("functions") if one.name == "of_shared_racks")
+    found = [
+        *placement.violations({0: [1, 2], 7: [2, 1]}, [1, 2, 3], {1: "a", 2: "a", 3: "b"}),
+        *placement.violations({0: [1, 3], 1: [1, 3], 2: [1, 3]}, [1, 2, 3]),
+        *placement.violations({0: [1, 3, 4]}, [1, 3]),
+    ]
+    database = Database()
+    database.function(function)
+    database.view("found", pa.table({"violations": [found]}))
+    (row,) = database.rows("SELECT of_shared_racks(violations) AS shared FROM found")
+    assert row["shared"] == found[:2]
+    assert len(found) > 2
