@@ -43,19 +43,16 @@ exit codes:
   0 all tables can be read   2 wrong usage, or another run is active
 """
 ASIDE, REPAIRED = "_damaged", "_repaired"
-# tables that cannot be derived -> key; of rows with one key, the one in the newest file counts
-KEPT = {
-    "events": ("record_id", "item"),
+# columns of tables whose contract has no key; rows of one finding and subject may differ in their times
+KEYLESS = {
     "passed_over": ("cluster", "record"),
-    "findings": ("cluster", "fingerprint"),
     "finding_subjects": ("cluster", "fingerprint", "topic", "partition", "replica"),
     "alerts": ("cluster", "fingerprint", "sink", "state", "occurrence", "tried_at"),
     "audit_runs": ("run_id",),
-    "checkpoints": ("cluster", "taken_at", "file", "line", "topic", "partition"),
 }
 # findings and their subjects
 SUBJECTS = {"findings", "finding_subjects"}
-# table -> consequence of lost rows
+# table that cannot be derived -> consequence of lost rows
 LOSSES = {
     "events": "the next audit reads them again from the logs that still exist",
     "passed_over": "counts of records out of scope are too low until their logs are read again",
@@ -184,7 +181,7 @@ def _repair(folder: Path, found: Mapping[str, Sequence[str]]) -> list[Repaired]:
     repaired = []
     # the findings before their subjects
     for table, why in sorted(found.items(), key=lambda one: (one[0] == "finding_subjects", one[0])):
-        if table in KEPT:
+        if table in LOSSES:
             repaired.append(_salvage(folder, table, why))
         else:
             _set_aside(folder, table)
@@ -327,7 +324,7 @@ def _rows(path: Path, log: Log, table: str) -> Readable:
         return Readable(None, lost_files, None)
     columns = schemas.columns(table)
     plain = [_plain(one.select([name for name in one.column_names if name in columns])) for one in tables]
-    rows = _of_newest(plain, KEPT[table])
+    rows = _of_newest(plain, _keys(table))
     if table == "events":
         rows = _whole(rows)
     if table == "finding_subjects":
@@ -339,6 +336,11 @@ def _rows(path: Path, log: Log, table: str) -> Readable:
         rows = rows.filter(pc.or_(pc.invert(is_renamed), newest))
     # without a log nothing shows whether other files were lost, too
     return Readable(rows, lost_files, None if not (path / LOG).is_dir() or lost_files else 0)
+
+
+def _keys(table: str) -> Sequence[str]:
+    """Return the columns by which rows in a newer file replace those in an older one."""
+    return KEYLESS.get(table) or schemas.contracts()[table].key
 
 
 def _written_at(path: Path) -> float:

@@ -325,3 +325,10 @@ def test_a_reading_command_names_the_command(
 def test_a_wrong_query_is_no_damage(tables: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["sql", "SELECT nothing FROM findings", "--tables", str(tables)]) == errors.USAGE
     assert "damaged" not in capsys.readouterr().err
+
+
+def test_each_table_that_cannot_be_derived_has_one_list_of_keys() -> None:
+    """The contract's key, or where there is none, the columns in `repair.KEYLESS`."""
+    of_contracts = {table for table, contract in schemas.contracts().items() if contract.key}
+    assert repair.KEYLESS.keys() | of_contracts >= repair.LOSSES.keys()
+    assert not repair.KEYLESS.keys() & of_contracts
