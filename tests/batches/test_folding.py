@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -161,18 +161,42 @@ def test_a_state_is_resumed_and_a_late_event_makes_it_stale(events):
         for row in batch.to_pylist()
         if row["partition_states"]
     ]
+    with_late = sorted({row[1:3] for row in kept} & {tuple(key[1:]) for key in by_partition(first, facts)})
     late = folded_rows(folding.fold_groups(batches(first, facts, kept), EVENT_COLUMNS, {"c": facts}))
-    assert len(late["is_stale"]) == len(
-        {row[1:3] for row in kept} & {tuple(key[1:]) for key in by_partition(first, facts)}
+    assert partitions_of(late["is_stale"]) == set(with_late)
+    # late events of one partition make no other one stale
+    of_one = [e for e in first if (e.topic, e.partition) == with_late[0]]
+    late = folded_rows(
+        folding.fold_groups(batches([*of_one, *second], facts, kept), EVENT_COLUMNS, {"c": facts})
     )
+    on_time = folded_rows(folding.fold_groups(batches(second, facts, kept), EVENT_COLUMNS, {"c": facts}))
+    assert partitions_of(late["is_stale"]) - partitions_of(on_time["is_stale"]) == {with_late[0]}
     unusable = [(*row[:3], "", row[4]) for row in kept]
     assert len(
         folded_rows(folding.fold_groups(batches((), facts, unusable), EVENT_COLUMNS, {"c": facts}))[
             "is_stale"
         ]
     ) == len(kept)
-    found = folded_rows(folding.fold_groups(batches(second, facts, kept), EVENT_COLUMNS, {"c": facts}))
-    assert len(found["partition_states"]) + len(found["is_stale"]) >= len(kept)
+    whole = folded_rows(folding.fold_groups(batches(events, facts), EVENT_COLUMNS, {"c": facts}))
+    before = folded_rows(folding.fold_groups(batches(first, early), EVENT_COLUMNS, {"c": early}))
+    resumed = {row[1:3] for row in kept} - partitions_of(on_time["is_stale"])
+    assert len(resumed) > 1
+    for table in ("partition_timeline", "replica_timeline", "reassignments"):
+        final = [row for row in before[table] if json.loads(row)["settled"]]
+        rows = of_partitions([*final, *on_time[table]], resumed)
+        assert rows == of_partitions(whole[table], resumed), table
+    assert partitions_of(on_time["partition_states"]) >= resumed
+
+
+def partitions_of(rows: Iterable[str]) -> set[tuple[str, int]]:
+    """Return the partitions of rows."""
+    return {(row["topic"], row["partition"]) for row in map(json.loads, rows)}
+
+
+def of_partitions(rows: Iterable[str], partitions: Collection[tuple[str, int]]) -> list[str]:
+    """Return the rows of some partitions without `settled`: with more runs, rows are settled earlier."""
+    found = [json.loads(row) for row in rows if partitions_of([row]) <= set(partitions)]
+    return sorted(json.dumps({name: row[name] for name in row if name != "settled"}) for row in found)
 
 
 def test_cluster_evidence_does_not_depend_on_batches(events):
