@@ -152,7 +152,9 @@ class Suites:
         source = self._context.data_sources.add_pandas(f"rows {self._parts}")
         return self._violated(source, table, rows.to_pandas(integer_object_nulls=True), lambda query: query)
 
-    def _violated(self, source: Any, table: str, rows: Any, named: Callable[[str], str]) -> list[ContractRule]:
+    def _violated(
+        self, source: Any, table: str, rows: Any, named: Callable[[str], str]
+    ) -> list[ContractRule]:
         """Validate the rows of one table and return the violated rules.
 
         named: replaces a query's placeholders except {batch} by names of views.
