@@ -126,7 +126,9 @@ def _add(history: MetadataLogHistory, e: Event) -> None:
     """Add the row of a record, if it changes the partition."""
     if e.event_type == "remove_topic_record":
         if history.registration and history.topic_id == e.topic_id:
-            history.tail.append(history.builder.end(history.count, e.ts, e.record_id))
+            # the clocks of controllers differ: a topic is not removed before its last change
+            removed = max((at for at in (history.builder.latest, e.ts) if at is not None), default=None)
+            history.tail.append(history.builder.end(history.count, removed, e.record_id))
             history.registration = None
         return
     if e.event_type == "partition_record" and history.topic_id != e.topic_id:
