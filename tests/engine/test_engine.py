@@ -617,7 +617,7 @@ def test_a_line_is_explained_without_java(tmp_path: Path) -> None:
     )
     assert done.returncode == errors.CLEAN, done.stderr
     assert (
-        "  rule          controller_resigned (controller_failover.toml), says: happened"
+        "  rule          controller_resigned (parsers/events/controller_failover.toml), says: happened"
         in done.stdout.splitlines()
     )
 

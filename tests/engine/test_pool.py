@@ -32,7 +32,7 @@ from jobs.landing import new_records
 
 # the pool parses whatever there is, in many pieces
 ON_POOL = """
-from jobs.landing import ingest
+from jobs.files import ingest
 from jobs.engine import in_process
 in_process.SMALL = 0
 ingest.SMALLEST_SPLIT = ingest.LARGEST_SPLIT = 40_000
