@@ -108,7 +108,7 @@ _LIGATURES = {0xFB00: "ff", 0xFB01: "fi", 0xFB02: "fl", 0xFB03: "ffi", 0xFB04: "
 _LIGATURE = re.compile("[\ufb00-\ufb04]")
 _PAGE = re.compile(r"\s{0,60}(?:Page )?\d{1,4}(?: (?:of|/) \d{1,4})?\s{0,60}")
 _ENTITY = re.compile(r"&(?:gt|lt|quot|amp|apos|#39|#x27|#34);")
-# what a text without them has in their places
+# the characters that ligatures and entities replace
 _TWO_LETTERS = re.compile("f[fil]")
 _MARKUP = re.compile('[<>"]')
 _SOFT_BREAK = re.compile(r"=$")

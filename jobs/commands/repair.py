@@ -98,7 +98,7 @@ def run(options: argparse.Namespace) -> int:
         with stage("look at all files") as doing:
             found = damage.examined(root, versions=own_lease.versions, thorough=True)
             doing.note(counted(len(found), "damaged table"))
-        # what was lost is said first: rebuilding may fail
+        # the losses are printed first, because rebuilding may fail
         for repaired in _repair(folder, found):
             print(repaired.sentence(), flush=True)
         own_lease.versions = {}

@@ -47,15 +47,6 @@ def most_sent() -> int:
     return min(in_process_rows(), ROWS_SENT)
 
 
-def computed_once(rows: DataFrame) -> pa.Table | DataFrame:
-    """Return the rows of a frame, computed once: in memory where Spark may send that many and this process
-    handles them, else as they are stored on Spark's workers.
-    """
-    # not persist: a query over a plan with lambdas does not find its cached rows
-    stored = rows.localCheckpoint()
-    return stored.toArrow() if stored.count() <= most_sent() else stored
-
-
 def framed(spark: SparkSession, rows: pa.Table) -> DataFrame:
     """Return the rows in a plan.
 

@@ -22,7 +22,7 @@ import pyarrow.dataset as ds
 from jobs.engine import rows_of
 from jobs.engine.database import identifier
 from jobs.engine.database import text as in_duckdb
-from jobs.engine.frames import ROWS_IN_PLAN, OfBatches, by_workers, computed_once, framed
+from jobs.engine.frames import ROWS_IN_PLAN, OfBatches, by_workers, framed, most_sent
 from jobs.engine.later import arrow
 from jobs.engine.later import functions as F
 from jobs.engine.literals import moment, quoted
@@ -467,12 +467,13 @@ def _folded_in_order(
 
 
 def computed(rows: Frame) -> Frame:
-    """Return the rows, computed once."""
+    """Return the rows, computed once: in memory where Spark may send that many, else as its workers store them."""
     (one,) = _alike(rows)
     if isinstance(one, Relation):
         return Relation.of(one.table())
-    found = computed_once(one)
-    return Relation.of(found) if isinstance(found, pa.Table) else found
+    # not persist: a query over a plan with lambdas does not find its cached rows
+    stored = one.localCheckpoint()
+    return Relation.of(stored.toArrow()) if stored.count() <= most_sent() else stored
 
 
 def in_spark(spark: SparkSession, rows: Frame) -> DataFrame:

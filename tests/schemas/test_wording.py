@@ -126,7 +126,7 @@ def test_advice_names_the_command_of_the_version_and_the_mode() -> None:
     assert "--bootstrap-server" in wording.commands(True, (3, 5))["show_quorum"]
 
 
-# what a pattern over a text of a log is part of
+# expressions that have a pattern for the text of a log
 PATTERNS = (exp.Like, exp.ILike, exp.RegexpLike, exp.RegexpExtract, exp.RegexpExtractAll, exp.RegexpReplace)
 
 
